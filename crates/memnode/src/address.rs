@@ -26,9 +26,27 @@ pub struct Address {
     pub generation: Sequence,
 }
 
-/// One life of a coordinator: a restarted one has another id, and ids are never used again.
+/// One life of a coordinator, as a number: its host above, the life below, 32 bits each. A
+/// restarted coordinator has a higher life, and ids are never used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CoordinatorId(pub u64);
+
+impl CoordinatorId {
+    /// A life of a host's coordinator.
+    pub fn of(host: u32, life: u32) -> Self {
+        Self((u64::from(host) << 32) | u64::from(life))
+    }
+
+    /// Where it runs.
+    pub fn host(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Which of its host's lives it is.
+    pub fn life(self) -> u32 {
+        self.0 as u32
+    }
+}
 
 /// A minitransaction. Numbers of one coordinator increase, and each stands for one set of items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

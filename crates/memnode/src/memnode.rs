@@ -20,6 +20,8 @@
 //!   first answer, and when the coordinator has settled it, `Stale`.
 //! - **MN5 one-decision** It commits if and only if all participants voted for it. A participant
 //!   that is asked how it stands before it has voted votes against it first.
+//!   A life of a coordinator that is retired gets no vote any more, and what it has not been voted
+//!   for runs nowhere.
 //! - **MN6 waiting-bounded** A minitransaction waits for its ticks at most, and who waits goes
 //!   before later minitransactions that would hold the same locks.
 //!
@@ -143,6 +145,16 @@ impl Memnode {
                     ids.filter_map(|id| self.ledger.in_doubt(id)).collect(),
                 ))
             }
+            Request::Retire { host, below } => {
+                self.ledger.retire(host, below);
+                self.refuse_waiting(replies);
+                Some(self.in_doubt_of(host, below))
+            }
+            Request::Forget { host, below } => {
+                self.ledger.forget(host, below);
+                self.refuse_waiting(replies);
+                Some(self.in_doubt_of(host, below))
+            }
             Request::Reserve { count } => {
                 let count = count.min(RESERVED_MAX);
                 let slots = self.allocator.reserve(count, &self.slots, &self.limits);
@@ -153,6 +165,19 @@ impl Memnode {
             }
         };
         replies.extend(reply.map(|reply| (token, reply)));
+    }
+
+    fn in_doubt_of(&self, host: u32, below: u32) -> Reply {
+        Reply::InDoubt(self.ledger.in_doubt_of(host, below).collect())
+    }
+
+    /// Sends away those who wait and are retired.
+    fn refuse_waiting(&mut self, replies: &mut Vec<(u64, Reply)>) {
+        let is_retired =
+            |waiting: &mut Waiting| self.ledger.is_retired(waiting.entry.id.coordinator);
+        let refused = self.waiting.extract_if(.., is_retired);
+        replies.extend(refused.map(|waiting| (waiting.token, Reply::Stale)));
+        self.wake(replies);
     }
 
     /// A tick of the host's clock has passed: who has waited long enough is told that locks are
@@ -220,7 +245,7 @@ impl Memnode {
                     return Some(Reply::Outcome(Outcome::Done(reads.clone())));
                 }
                 Known::Ended(Ended::Aborted) => return Some(Reply::Outcome(Outcome::Aborted)),
-                Known::Settled => return Some(Reply::Stale),
+                Known::Settled | Known::Refused => return Some(Reply::Stale),
             }
             if let Some(waiting) = self.waiting.iter_mut().find(|w| w.entry.id == entry.id) {
                 waiting.token = token;

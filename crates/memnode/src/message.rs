@@ -47,6 +47,21 @@ pub enum Request {
     },
     /// Which minitransactions are prepared?
     InDoubt,
+    /// Lives of a host's coordinator below `below` are over: refuses what they have not been voted
+    /// for, and lists what is in doubt.
+    Retire {
+        /// Which host's.
+        host: u32,
+        /// The first life that is not over.
+        below: u32,
+    },
+    /// The same, and nothing of theirs is in doubt anywhere: forgets how it ended.
+    Forget {
+        /// As in `Retire`. All memnodes have answered that, and all that they listed is decided.
+        host: u32,
+        /// As in `Retire`.
+        below: u32,
+    },
     /// Which slots are free?
     Reserve {
         /// How many are wanted.
@@ -96,13 +111,14 @@ pub enum Standing {
 pub enum Reply {
     /// To `Execute` and `Prepare`.
     Outcome(Outcome),
-    /// To `Execute` and `Prepare`: a copy of a request whose coordinator has long had its answer.
+    /// To `Execute` and `Prepare`: a copy of a request whose coordinator has long had its answer,
+    /// or is retired.
     Stale,
     /// To `Decide`.
     Decided,
     /// To `Settle`.
     Standing(Standing),
-    /// To `InDoubt`.
+    /// To `InDoubt`, `Retire` and `Forget`: of all coordinators, or those.
     InDoubt(Vec<InDoubt>),
     /// To `Reserve`.
     Reserved {

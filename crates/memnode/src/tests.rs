@@ -279,6 +279,64 @@ fn who_is_asked_before_it_votes_votes_against() {
     assert!(memnode.is_quiet());
 }
 
+fn in_doubt(replies: &[Reply]) -> Vec<u64> {
+    match replies {
+        [Reply::InDoubt(doubts)] => doubts.iter().map(|doubt| doubt.id.number).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_dead_commit_nothing_later_and_are_forgotten() {
+    let mut memnode = Memnode::new(LIMITS);
+    let (host, below) = (0, 2);
+    run(&mut memnode, 1, &whole(0, "ran"));
+    vote(&mut memnode, 2, &whole(1, "voted"));
+    assert_eq!(ask(&mut memnode, prepare(3, &whole(1, "waits"), 9)), []);
+    let mut replies = Vec::new();
+    memnode.handle(7, Request::Retire { host, below }, &mut replies);
+    assert_eq!(replies[0], (0, Reply::Stale));
+    assert_eq!(in_doubt(&[replies[1].1.clone()]), [2]);
+    let mut memnode = memnode.restarted();
+    // What it was told before, it is told again; what comes late does not run.
+    assert_eq!(
+        run(&mut memnode, 1, &whole(0, "ran")),
+        Outcome::Done(vec![])
+    );
+    let late = ask(&mut memnode, execute(4, &whole(0, "late")));
+    assert_eq!(late, [Reply::Stale]);
+    let settle = |number| Request::Settle { id: id(number) };
+    let aborted = [Reply::Standing(Standing::Aborted)];
+    assert_eq!(ask(&mut memnode, settle(3)), aborted);
+    // While something is in doubt, nothing is forgotten.
+    let forget = Request::Forget { host, below };
+    assert_eq!(in_doubt(&ask(&mut memnode, forget.clone())), [2]);
+    let decide = Request::Decide {
+        id: id(2),
+        commit: true,
+    };
+    ask(&mut memnode, decide);
+    assert!(memnode.has_committed(id(2)));
+    assert_eq!(in_doubt(&ask(&mut memnode, forget)), []);
+    assert!(!memnode.has_committed(id(2)));
+    let settled = [Reply::Standing(Standing::Settled)];
+    assert_eq!(ask(&mut memnode, settle(2)), settled);
+    assert_eq!(
+        ask(&mut memnode, execute(1, &whole(0, "ran"))),
+        [Reply::Stale]
+    );
+    assert_eq!(&*memnode.slot(Slot(0)).bytes, b"ran");
+    // The next life on the host is none of those.
+    let mut next = execute(1, &whole(0, "next"));
+    if let Request::Execute { id, .. } = &mut next {
+        id.coordinator = CoordinatorId::of(host, below);
+    }
+    assert!(matches!(
+        outcome(&ask(&mut memnode, next)),
+        Outcome::Done(_)
+    ));
+}
+
 #[test]
 fn waiting_is_bounded_and_nobody_overtakes() {
     let mut memnode = Memnode::new(LIMITS);

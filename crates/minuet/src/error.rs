@@ -17,7 +17,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// Why a transaction failed. It had no effect.
+/// Why a transaction failed. It had no effect, [`Error::Retired`] aside.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no tree yet.
@@ -48,6 +48,12 @@ pub enum Error {
     /// A memnode has no free slot.
     #[error("a memnode has no free slot")]
     Full,
+    /// The view was one of the tip, and a snapshot has been made since.
+    #[error("the view is not the tip's any more")]
+    Outdated,
+    /// Another took this proxy's place. A commit that was under way may have succeeded.
+    #[error("the proxy was replaced, and the outcome is unknown")]
+    Retired,
     /// What is written belongs to a snapshot, which never changes.
     #[error("a snapshot cannot be written")]
     ReadOnly,

@@ -13,6 +13,13 @@ pub(crate) enum Fault {
     VersionFloor,
     /// The commit does not compare one of the slots that were read.
     OneRead,
+    /// A commit that nobody waits for any more is not settled.
+    Abandoned,
+    /// An address names a slot, whatever its use: a commit takes one that others use by now, and a
+    /// page passes for that of an earlier use.
+    Generation,
+    /// Writes by an old view of the tip go on.
+    OldTip,
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pando_memnode::{
-    Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, SlotState, Write,
+    Address, Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, SlotState,
+    Write,
 };
 
 use crate::error::{Error, Stop};
@@ -142,6 +143,27 @@ impl<P: Program> Job<P> {
         }
     }
 
+    /// Nobody waits for it any more. A commit that was under way may succeed; once the proxy is
+    /// quiet, it has, or never will (MX3 over-is-over).
+    pub fn abandon(mut self, proxy: &mut Proxy) {
+        let asked = proxy.drop_requests(self.id);
+        let (id, participants) = match self.phase {
+            Phase::Executing(id) => (id, asked),
+            // Those who were not asked yet, too: if all others have voted for it, they decide.
+            Phase::Preparing(preparing) => (preparing.id, preparing.participants),
+            Phase::Ready | Phase::Paused | Phase::Fetching(_) | Phase::Validating(_) => {
+                self.sets.return_held(proxy);
+                return;
+            }
+        };
+        self.sets.spend_held(proxy);
+        if planted(Fault::Abandoned) {
+            proxy.close(id);
+        } else {
+            proxy.give_up(id, participants);
+        }
+    }
+
     fn run(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
         loop {
             self.phase = Phase::Ready;
@@ -251,7 +273,7 @@ impl<P: Program> Job<P> {
             .reads
             .iter()
             .filter(|(address, _)| address.memnode == memnode);
-        let compare = |(address, read): (&pando_memnode::Address, &Read)| {
+        let compare = |(address, read): (&Address, &Read)| {
             Compare::Sequence(address.slot, read.state.sequence)
         };
         let skipped = usize::from(planted(Fault::OneRead));
@@ -370,10 +392,9 @@ impl<P: Program> Job<P> {
                 compares: self.compares(memnode),
                 ..Items::default()
             };
-            for address in sets
-                .allocated()
-                .filter(|address| address.memnode == memnode)
-            {
+            let is_here =
+                |address: &Address| address.memnode == memnode && !planted(Fault::Generation);
+            for address in sets.allocated().filter(is_here) {
                 items
                     .compares
                     .push(Compare::Sequence(address.slot, address.generation));
@@ -446,7 +467,11 @@ impl<P: Program> Job<P> {
                 for (_, read) in reads.filter(|(address, _)| address.memnode == from) {
                     read.confirmed = Some(confirmed);
                 }
-                for replica in self.sets.replicas.values_mut() {
+                // What came with this wave was not yet compared by it.
+                let wave = self.wave;
+                let is_older =
+                    |replica: &&mut Replica| replica.confirmed.is_none_or(|(of, _)| of < wave);
+                for replica in self.sets.replicas.values_mut().filter(is_older) {
                     replica.confirmed = Some(confirmed);
                 }
                 for (want, state) in wants.iter().zip(states) {
@@ -493,6 +518,7 @@ impl<P: Program> Job<P> {
                 }
             }
             Reply::Outcome(Outcome::Failed(_) | Outcome::Aborted) => self.trouble.conflict = true,
+            Reply::Stale => self.trouble.error = Some(Error::Retired),
             _ => self.trouble.error = Some(Error::Refused),
         }
     }
@@ -541,6 +567,12 @@ impl<P: Program> Job<P> {
             unreachable!("votes are for what is prepared");
         };
         preparing.pending.remove(&ticket);
+        if matches!(reply, Reply::Stale) {
+            // No vote. Whoever retired this proxy settles what it voted for.
+            proxy.drop_requests(self.id);
+            proxy.close(preparing.id);
+            return self.over(proxy, Err(Error::Retired));
+        }
         let against = self.trouble.conflict || self.trouble.busy || self.trouble.error.is_some();
         if !against && !preparing.later.is_empty() && preparing.pending.is_empty() {
             self.prepare_next(&mut preparing, proxy);

@@ -8,12 +8,17 @@
 //! | `pools` | slots that were free | the commit fails |
 //! | `open` | minitransactions that may still be sent again | must be right: it is what `settled` says |
 //! | `closing` | decided, or being settled in another's place | resumed by anyone |
+//! | `retiring` | lives of coordinators that are over (`retire`) | resumed by anyone |
 //!
 //! Invariants:
 //! - **MX1 settled-is-over** A number leaves `open` when no request with it is sent ever again: one
 //!   phase, when it is answered; two, when every participant has acknowledged the decision.
 //! - **MX2 decide-by-votes** A decision is made when all participants have voted for it, or one
 //!   against. It is never taken back, and sent until all have acknowledged it.
+//! - **MX3 over-is-over** Whoever stops waiting for a commit (`give_up`), or follows a coordinator
+//!   that died (`retire`), asks the memnodes until each has voted. Then it commits nowhere later.
+
+mod retire;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -24,6 +29,7 @@ use pando_memnode::{
 
 use crate::limits::Config;
 use crate::transport::{Ticket, Transport};
+use retire::Retiring;
 
 /// A transaction that is being run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,6 +40,8 @@ pub struct JobId(pub u64);
 enum Owner {
     Job(JobId),
     Closing(MinitransactionId),
+    /// The lives of a host that are being retired.
+    Retiring(u32),
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +86,7 @@ pub struct Proxy {
     outstanding: BTreeMap<Ticket, Outstanding>,
     outbox: VecDeque<(Ticket, MemnodeId, Request)>,
     closing: BTreeMap<MinitransactionId, Closing>,
+    retiring: BTreeMap<u32, Retiring>,
     cache: Cache,
     replicas: BTreeMap<Slot, Bytes>,
     pools: Vec<Pool>,
@@ -85,9 +94,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy. No other may have had its id, one from before a restart least of all.
+    /// A proxy. No other may have had its id, one from before a restart least of all. It retires
+    /// the lives of its host before this one.
     pub fn new(id: CoordinatorId, config: Config) -> Self {
-        Self {
+        let mut proxy = Self {
             config,
             id,
             numbers: 0,
@@ -96,11 +106,16 @@ impl Proxy {
             outstanding: BTreeMap::new(),
             outbox: VecDeque::new(),
             closing: BTreeMap::new(),
+            retiring: BTreeMap::new(),
             cache: Cache::default(),
             replicas: BTreeMap::new(),
             pools: vec![Pool::default(); usize::from(config.memnodes)],
             turn: 0,
+        };
+        if id.life() > 0 {
+            proxy.retire(id.host(), id.life());
         }
+        proxy
     }
 
     /// Sends what is to be sent.
@@ -112,9 +127,17 @@ impl Proxy {
 
     /// A tick of the host's clock has passed: what was not answered for a while is sent again.
     pub fn tick(&mut self) {
+        let now_settled = self.settled();
         for (ticket, waiting) in &mut self.outstanding {
             waiting.ticks += 1;
             if waiting.ticks % self.config.resend_ticks == 0 {
+                // A memnode drops what is too far above `settled`; what it said once may be old.
+                if let Request::Execute { id, settled, .. } | Request::Prepare { id, settled, .. } =
+                    &mut waiting.request
+                    && id.number > 0
+                {
+                    *settled = now_settled;
+                }
                 self.outbox
                     .push_back((*ticket, waiting.to, waiting.request.clone()));
             }
@@ -130,34 +153,50 @@ impl Proxy {
                 self.close_further(id, to, reply);
                 None
             }
+            Owner::Retiring(host) => {
+                self.retire_further(host, to, reply);
+                None
+            }
         }
     }
 
     /// Whether no minitransaction waits to be seen through.
     pub fn is_quiet(&self) -> bool {
-        self.closing.is_empty()
+        self.closing.is_empty() && self.retiring.is_empty()
     }
 
     /// Settles a minitransaction in its coordinator's place: asks all participants, decides by
     /// their votes. It does no harm whoever else is at it.
     pub fn settle(&mut self, doubt: &InDoubt) {
         let own = doubt.id.coordinator == self.id && self.open.contains(&doubt.id.number);
-        if own || self.closing.contains_key(&doubt.id) {
-            return;
+        if !own && !self.closing.contains_key(&doubt.id) {
+            self.ask(doubt.id, doubt.participants.clone());
+        }
+    }
+
+    /// Asks all participants how a minitransaction stands, so that it is decided.
+    fn ask(&mut self, id: MinitransactionId, participants: Vec<MemnodeId>) {
+        for to in &participants {
+            self.send(Owner::Closing(id), *to, Request::Settle { id });
         }
         let closing = Closing {
-            participants: doubt.participants.clone(),
+            participants,
             answered: BTreeSet::new(),
             commit: None,
         };
-        self.closing.insert(doubt.id, closing);
-        for to in &doubt.participants {
-            self.send(
-                Owner::Closing(doubt.id),
-                *to,
-                Request::Settle { id: doubt.id },
-            );
-        }
+        self.closing.insert(id, closing);
+    }
+
+    /// Nobody waits any more for the commit of a job of this proxy (MX3 over-is-over).
+    pub(crate) fn give_up(&mut self, id: MinitransactionId, participants: Vec<MemnodeId>) {
+        debug_assert!(self.open.contains(&id.number), "{id:?} is over");
+        self.ask(id, participants);
+    }
+
+    /// Whether one of this proxy's minitransactions may still commit.
+    #[cfg(any(test, feature = "simulator"))]
+    pub(crate) fn is_open(&self, id: MinitransactionId) -> bool {
+        self.open.contains(&id.number)
     }
 
     /// Sees a decision through.
@@ -214,6 +253,7 @@ impl Proxy {
         if id.coordinator == self.id {
             self.close(id);
         }
+        self.retire_settled(id);
     }
 
     fn forget_requests(&mut self, id: MinitransactionId) {
@@ -256,6 +296,15 @@ impl Proxy {
         self.outstanding.insert(ticket, outstanding);
         self.outbox.push_back((ticket, to, request));
         ticket
+    }
+
+    /// Sends nothing more for a job. Returns whom its requests went to.
+    pub(crate) fn drop_requests(&mut self, job: JobId) -> Vec<MemnodeId> {
+        let dropped = self.outstanding.extract_if(
+            ..,
+            |_, waiting| matches!(waiting.owner, Owner::Job(of) if of == job),
+        );
+        dropped.map(|(_, waiting)| waiting.to).collect()
     }
 
     /// Sends nothing more for a ticket.
@@ -326,5 +375,58 @@ impl Proxy {
         let pool = &mut self.pools[usize::from(memnode.0)];
         pool.free.extend(slots);
         pool.used = used;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pando_memnode::{Items, Write};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Sent(Vec<Request>);
+
+    impl Transport for Sent {
+        fn send(&mut self, _: Ticket, _: MemnodeId, request: Request) {
+            self.0.push(request);
+        }
+
+        fn receive(&mut self) -> Option<(Ticket, Reply)> {
+            None
+        }
+    }
+
+    fn execute(proxy: &mut Proxy) -> (MinitransactionId, Ticket) {
+        let (id, settled) = (proxy.open(), proxy.settled());
+        let items = Items {
+            writes: vec![Write::Whole(Slot(1), b"x".as_slice().into())],
+            ..Items::default()
+        };
+        let request = Request::Execute {
+            id,
+            settled,
+            items,
+            wait: 0,
+        };
+        (id, proxy.send_for(JobId(1), MemnodeId(0), request))
+    }
+
+    #[test]
+    fn what_is_sent_again_says_what_is_settled_by_then() {
+        let config = Config {
+            resend_ticks: 1,
+            ..Config::default()
+        };
+        let mut proxy = Proxy::new(CoordinatorId::default(), config);
+        let (first, ticket) = execute(&mut proxy);
+        execute(&mut proxy);
+        proxy.drop_ticket(ticket);
+        proxy.close(first);
+        proxy.flush(&mut Sent::default());
+        proxy.tick();
+        let mut sent = Sent::default();
+        proxy.flush(&mut sent);
+        assert!(matches!(sent.0[..], [Request::Execute { settled: 2, .. }]));
     }
 }

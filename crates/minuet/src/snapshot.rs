@@ -9,6 +9,7 @@
 use pando_memnode::{Address, Bytes, Slot};
 
 use crate::error::{Error, Stop};
+use crate::fault::{Fault, planted};
 use crate::page::{self, ADDRESS_BYTES, Page};
 use crate::transaction::Transaction;
 
@@ -34,6 +35,11 @@ impl View {
         self.snapshot
     }
 
+    /// Whether it was made as one of the tip.
+    pub fn is_tip(&self) -> bool {
+        self.tip
+    }
+
     fn encode(self) -> Bytes {
         [
             &self.snapshot.0.to_le_bytes()[..],
@@ -56,8 +62,7 @@ impl View {
     /// since then up to here (§4.2).
     pub(crate) fn contains(&self, page: &Page) -> bool {
         let is_copied = page.copies().any(|copied| copied <= self.snapshot);
-        page.created() <= self.snapshot
-            && (!is_copied || crate::fault::planted(crate::fault::Fault::CopiedCheck))
+        page.created() <= self.snapshot && (!is_copied || planted(Fault::CopiedCheck))
     }
 }
 
@@ -66,6 +71,24 @@ impl Transaction<'_> {
     pub fn tip(&mut self) -> Result<View, Stop> {
         let bytes = self.replica(TIP)?;
         View::decode(&bytes).ok_or_else(|| Error::Unfounded.into())
+    }
+
+    /// Fails if `view` was one of the tip and is not now. A view outlives the transaction that made
+    /// it; without this, one that another makes use of would be compared nowhere, and lead into the
+    /// pages of a snapshot.
+    pub(crate) fn require_current(&mut self, view: View) -> Result<(), Stop> {
+        if !view.tip || planted(Fault::OldTip) {
+            return Ok(());
+        }
+        let tip = self.tip()?;
+        if tip == view {
+            Ok(())
+        } else if view.snapshot < tip.snapshot {
+            Err(Error::Outdated.into())
+        } else {
+            // What the proxy remembers of the tip is older than the view.
+            Err(Stop::Conflict)
+        }
     }
 
     pub(crate) fn is_founded(&mut self) -> Result<bool, Stop> {

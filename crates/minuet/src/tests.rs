@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use pando_memnode::{CoordinatorId, Limits};
 
 use crate::simulator::audit::{audit, tip};
+use crate::tree::found;
 use crate::{Config, Database, Embedded, Entry, Error, Probe, TreeId};
 
 fn database(memnodes: u16, page_bytes: usize) -> Database {
@@ -177,6 +178,29 @@ fn the_longest_keys_and_values_fit_everywhere() {
         model.insert((TreeId(9), key), (version.unwrap(), value));
     }
     audited(&database, &model);
+}
+
+#[test]
+fn an_old_view_of_the_tip_leads_into_no_snapshot() {
+    let mut database = database(2, 384);
+    let put = |database: &mut Database, view, value: &[u8]| {
+        database.run(|t| TreeId(1).put(t, view, b"key", value))
+    };
+    let old = database.run(|t| found(t).and_then(|()| t.tip())).unwrap();
+    assert_eq!(put(&mut database, old, b"before"), Ok(1));
+    let past = database.run(crate::create_snapshot).unwrap();
+    assert_eq!(put(&mut database, old, b"after"), Err(Error::Outdated));
+    let read = database.run(|t| TreeId(1).get(t, old, b"key"));
+    assert_eq!(read, Err(Error::Outdated));
+    let read = database.run(|t| TreeId(1).get(t, past, b"key")).unwrap();
+    assert_eq!(read.value.as_deref(), Some(&b"before"[..]));
+    // Nor does the view that a transaction had before it made a snapshot itself.
+    let refused = database.run(|t| {
+        let tip = t.tip()?;
+        crate::create_snapshot(t)?;
+        TreeId(1).put(t, tip, b"key", b"within")
+    });
+    assert_eq!(refused, Err(Error::Outdated));
 }
 
 #[test]

@@ -88,8 +88,24 @@ pub(crate) enum Work {
 pub(crate) struct Script {
     pub(crate) work: Work,
     pub(crate) seen: Vec<Seen>,
+    /// A view of the tip from an earlier transaction, to be used in place of the present one.
+    pub(crate) held: Option<View>,
+    /// The view that the last run used.
+    pub(crate) used: Option<View>,
     /// The snapshot that the last run made.
     pub(crate) made: Option<View>,
+}
+
+impl Script {
+    pub(crate) fn new(work: Work, held: Option<View>) -> Self {
+        Self {
+            work,
+            seen: Vec::new(),
+            held,
+            used: None,
+            made: None,
+        }
+    }
 }
 
 /// One run of a script.
@@ -150,6 +166,61 @@ impl Run<'_, '_> {
         let bytes = value.and_then(|value| value.try_into().ok());
         Ok(bytes.map_or(0, u64::from_le_bytes))
     }
+
+    /// What is done on one view.
+    fn perform(&mut self, work: &Work) -> Result<(), Stop> {
+        match work {
+            Work::Found | Work::Snapshot => {}
+            Work::Past { reads, from, .. } => {
+                for key in reads {
+                    self.get(key)?;
+                }
+                self.scan(from, 20)?;
+            }
+            Work::Fund => {
+                for number in 0..ACCOUNTS {
+                    self.put(&account(number), MONEY.to_le_bytes().to_vec())?;
+                }
+            }
+            Work::Registers { reads, writes } => {
+                for key in reads {
+                    self.get(key)?;
+                }
+                for (key, value) in writes {
+                    match value {
+                        Some(value) => self.put(key, value.clone())?,
+                        None => self.remove(key)?,
+                    }
+                }
+            }
+            Work::Transfer { from, to, amount } => {
+                let (rich, poor) = (self.money(*from)?, self.money(*to)?);
+                if rich >= *amount && from != to {
+                    self.put(&account(*from), (rich - amount).to_le_bytes().to_vec())?;
+                    self.put(&account(*to), (poor + amount).to_le_bytes().to_vec())?;
+                }
+            }
+            Work::Audit => {
+                for number in 0..ACCOUNTS {
+                    self.money(number)?;
+                }
+            }
+            Work::Append { to, also, number } => {
+                for other in also {
+                    self.get(&list(*other))?;
+                }
+                for target in to {
+                    let mut value = self.get(&list(*target))?.unwrap_or_default();
+                    if value.len() < 2 * LIST_MAX {
+                        value.extend(number.to_le_bytes());
+                        self.put(&list(*target), value)?;
+                    }
+                }
+            }
+            Work::Scan { tree, from, limit } => self.scan(&(*tree, from.clone()), *limit)?,
+        }
+        Ok(())
+    }
 }
 
 impl Program for Script {
@@ -166,63 +237,17 @@ impl Program for Script {
         }
         let view = match self.work {
             Work::Past { view, .. } => view,
-            _ => transaction.tip()?,
+            _ => match self.held {
+                Some(view) => view,
+                None => transaction.tip()?,
+            },
         };
+        self.used = Some(view);
         let mut run = Run {
             transaction,
             view,
             seen: &mut self.seen,
         };
-        match &self.work {
-            Work::Found | Work::Snapshot => {}
-            Work::Past { reads, from, .. } => {
-                for key in reads {
-                    run.get(key)?;
-                }
-                run.scan(from, 20)?;
-            }
-            Work::Fund => {
-                for number in 0..ACCOUNTS {
-                    run.put(&account(number), MONEY.to_le_bytes().to_vec())?;
-                }
-            }
-            Work::Registers { reads, writes } => {
-                for key in reads {
-                    run.get(key)?;
-                }
-                for (key, value) in writes {
-                    match value {
-                        Some(value) => run.put(key, value.clone())?,
-                        None => run.remove(key)?,
-                    }
-                }
-            }
-            Work::Transfer { from, to, amount } => {
-                let (rich, poor) = (run.money(*from)?, run.money(*to)?);
-                if rich >= *amount && from != to {
-                    run.put(&account(*from), (rich - amount).to_le_bytes().to_vec())?;
-                    run.put(&account(*to), (poor + amount).to_le_bytes().to_vec())?;
-                }
-            }
-            Work::Audit => {
-                for number in 0..ACCOUNTS {
-                    run.money(number)?;
-                }
-            }
-            Work::Append { to, also, number } => {
-                for other in also {
-                    run.get(&list(*other))?;
-                }
-                for target in to {
-                    let mut value = run.get(&list(*target))?.unwrap_or_default();
-                    if value.len() < 2 * LIST_MAX {
-                        value.extend(number.to_le_bytes());
-                        run.put(&list(*target), value)?;
-                    }
-                }
-            }
-            Work::Scan { tree, from, limit } => run.scan(&(*tree, from.clone()), *limit)?,
-        }
-        Ok(())
+        run.perform(&self.work)
     }
 }

@@ -43,12 +43,15 @@ fn planted_faults_are_found() {
         Fault::OneTip,
         Fault::VersionFloor,
         Fault::OneRead,
+        Fault::Abandoned,
+        Fault::Generation,
+        Fault::OldTip,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");
         assert!(seed.is_some(), "{fault:?} is not found");
     }
-    for planted in [Planted::LostVote, Planted::Repeated] {
+    for planted in [Planted::LostVote, Planted::Repeated, Planted::Unretired] {
         let seed = found(None, planted);
         println!("{planted:?}: {seed:?}");
         assert!(seed.is_some(), "{planted:?} is not found");
@@ -63,6 +66,11 @@ fn an_old_hint_of_a_slot_that_is_written_is_no_error() {
 #[test]
 fn an_old_hint_of_a_slot_on_the_way_is_given_up() {
     World::new(8357, 1000, Planted::Nothing).run().unwrap();
+}
+
+#[test]
+fn what_a_memnode_dropped_comes_again_with_what_was_settled_since() {
+    World::new(310_385, 1000, Planted::Nothing).run().unwrap();
 }
 
 #[test]

@@ -30,8 +30,8 @@ pub struct Violation {
 pub struct Report {
     /// Transactions that committed.
     pub committed: usize,
-    /// Transactions that committed though their coordinator crashed.
-    pub unknown: usize,
+    /// Transactions that committed though their client never heard of it.
+    pub unheard: usize,
     /// Messages that arrived.
     pub messages: usize,
     /// Crashes, of anyone.
@@ -47,6 +47,8 @@ pub enum Planted {
     LostVote,
     /// A repeated request looks like a new one.
     Repeated,
+    /// Memnodes are not told that a coordinator is dead.
+    Unretired,
 }
 
 /// Ticks come this often.
@@ -89,8 +91,18 @@ struct Running {
     begin: u64,
 }
 
+/// A transaction whose client will not hear how it ended.
+struct Unheard {
+    ran: Ran,
+    made: Option<View>,
+    of: Life,
+    committed: bool,
+}
+
 struct Host {
     proxy: Proxy,
+    /// A view of the tip that its clients hold, perhaps an old one.
+    held: Option<View>,
     life: u64,
     jobs: BTreeMap<JobId, Running>,
     next_job: u64,
@@ -124,8 +136,10 @@ pub(crate) struct World {
     history: History,
     /// Snapshots, and which transactions made them.
     snapshots: Vec<(View, usize)>,
-    /// Transactions whose coordinator crashed while they committed.
-    unknown: Vec<(MinitransactionId, Ran, Option<View>)>,
+    /// Transactions whose coordinator crashed, or gave them up, while they committed.
+    unheard: BTreeMap<MinitransactionId, Unheard>,
+    /// By host, the first life that is not known to be over.
+    over: BTreeMap<usize, u64>,
     report: Report,
 }
 
@@ -190,22 +204,26 @@ impl World {
             numbers: 0,
             history: History::default(),
             snapshots: Vec::new(),
-            unknown: Vec::new(),
+            unheard: BTreeMap::new(),
+            over: BTreeMap::new(),
             report: Report::default(),
             config,
             random,
         };
         for _ in 0..world.random.usize(1..=4) {
-            let host = world.host();
+            let host = world.host(world.hosts.len());
             world.hosts.push(host);
         }
         world
     }
 
-    fn host(&mut self) -> Host {
+    /// Another life of a host.
+    fn host(&mut self, which: usize) -> Host {
         self.lives += 1;
+        let id = CoordinatorId::of(which as u32, self.lives as u32);
         Host {
-            proxy: Proxy::new(CoordinatorId(self.lives), self.config),
+            proxy: Proxy::new(id, self.config),
+            held: None,
             life: self.lives,
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -244,12 +262,10 @@ impl World {
         }
         self.weather = calm;
         self.rest()?;
-        for (id, ran, made) in std::mem::take(&mut self.unknown) {
-            if self.nodes.iter().any(|node| node.memnode.has_committed(id)) {
-                self.report.unknown += 1;
-                self.snapshots
-                    .extend(made.map(|view| (view, self.history.ran.len())));
-                self.history.ran.push(ran);
+        for unheard in std::mem::take(&mut self.unheard).into_values() {
+            if unheard.committed {
+                self.report.unheard += 1;
+                self.ran(unheard.ran, unheard.made);
             }
         }
         let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
@@ -321,6 +337,9 @@ impl World {
         if self.random.u32(0..10_000) < self.weather.crashes {
             self.crash();
         }
+        if self.random.u32(0..10_000) < self.weather.crashes {
+            self.go();
+        }
         self.pass_time()
     }
 
@@ -346,6 +365,9 @@ impl World {
         for which in 0..self.nodes.len() {
             let mut replies = Vec::new();
             self.nodes[which].memnode.tick(&mut replies);
+            if !replies.is_empty() {
+                self.note_all_commits(which)?;
+            }
             self.answer(replies);
         }
         for which in 0..self.hosts.len() {
@@ -377,35 +399,79 @@ impl World {
             return;
         }
         let which = self.random.usize(0..self.hosts.len());
-        let fresh = self.host();
+        let fresh = self.host(which);
         let dead = std::mem::replace(&mut self.hosts[which], fresh);
         for running in dead.jobs.into_values() {
-            if let Some(id) = running.job.committing() {
-                let seen = running.job.program().seen.clone();
-                let ran = Ran {
-                    begin: running.begin,
-                    end: None,
-                    seen,
-                };
-                self.unknown.push((id, ran, running.job.program().made));
-            }
+            self.unhear(which, dead.life, &running);
         }
+        self.flush(which);
+    }
+
+    /// A client goes before its transaction is over.
+    fn go(&mut self) {
+        let which = self.random.usize(0..self.hosts.len());
+        let host = &mut self.hosts[which];
+        let life = host.life;
+        if let Some((_, running)) = host.jobs.pop_first() {
+            self.unhear(which, life, &running);
+            running.job.abandon(&mut self.hosts[which].proxy);
+        }
+        self.flush(which);
+    }
+
+    fn unhear(&mut self, host: usize, life: u64, running: &Running) {
+        let Some(id) = running.job.committing() else {
+            return;
+        };
+        let script = running.job.program();
+        let ran = Ran {
+            begin: running.begin,
+            end: None,
+            seen: script.seen.clone(),
+        };
+        let nodes = self.nodes.iter();
+        let unheard = Unheard {
+            ran,
+            made: script.made,
+            of: Life { host, life },
+            committed: nodes.into_iter().any(|node| node.memnode.has_committed(id)),
+        };
+        self.unheard.insert(id, unheard);
+    }
+
+    /// Notes which of the unheard have committed at a memnode by now; those that are over may not.
+    fn note_commits(&mut self, which: usize, id: MinitransactionId) -> Result<(), Violation> {
+        let Some(unheard) = self.unheard.get_mut(&id) else {
+            return Ok(());
+        };
+        if unheard.committed || !self.nodes[which].memnode.has_committed(id) {
+            return Ok(());
+        }
+        unheard.committed = true;
+        let Life { host, life } = unheard.of;
+        let alive = &self.hosts[host];
+        let is_dead = self.over.get(&host).is_some_and(|over| life < *over);
+        if is_dead || (alive.life == life && !alive.proxy.is_open(id)) {
+            return Err(self.violation(format!("{id:?} was over, and commits")));
+        }
+        Ok(())
+    }
+
+    fn note_all_commits(&mut self, which: usize) -> Result<(), Violation> {
+        let ids: Vec<_> = self.unheard.keys().copied().collect();
+        ids.into_iter()
+            .try_for_each(|id| self.note_commits(which, id))
     }
 
     fn start(&mut self, which: usize, work: Work) -> Result<(), Violation> {
         self.started += 1;
         self.now += 1;
+        let held = self.hosts[which].held.take();
+        let held = held.filter(|_| matches!(work, Work::Registers { .. } | Work::Scan { .. }));
         let host = &mut self.hosts[which];
         host.next_job += 1;
         let id = JobId(host.next_job);
-        let mut job = Job::new(
-            id,
-            Script {
-                work,
-                seen: Vec::new(),
-                made: None,
-            },
-        );
+        let mut job = Job::new(id, Script::new(work, held));
         let ended = job.start(&mut host.proxy);
         host.jobs.insert(
             id,
@@ -433,6 +499,9 @@ impl World {
             Ok(()) => {
                 self.report.committed += 1;
                 let seen = running.job.program().seen.clone();
+                if self.random.u32(0..16) == 0 {
+                    self.hosts[which].held = running.job.program().used.filter(View::is_tip);
+                }
                 if let Work::Past { view, .. } = running.job.program().work {
                     let of = self.snapshots.iter().find(|(made, _)| *made == view);
                     let maker = of.expect("a snapshot that was made").1;
@@ -440,19 +509,24 @@ impl World {
                     return Ok(());
                 }
                 let made = running.job.program().made;
-                self.snapshots
-                    .extend(made.map(|view| (view, self.history.ran.len())));
-                let end = Some(self.now);
-                self.history.ran.push(Ran {
+                let ran = Ran {
                     begin: running.begin,
-                    end,
+                    end: Some(self.now),
                     seen,
-                });
+                };
+                self.ran(ran, made);
                 Ok(())
             }
             Err(Error::Contended) => Ok(()),
+            Err(Error::Outdated) if running.job.program().held.is_some() => Ok(()),
             Err(error) => Err(self.violation(format!("{:?}: {error}", running.job.program()))),
         }
+    }
+
+    fn ran(&mut self, ran: Ran, made: Option<View>) {
+        let number = self.history.ran.len();
+        self.snapshots.extend(made.map(|view| (view, number)));
+        self.history.ran.push(ran);
     }
 
     fn flush(&mut self, which: usize) {
@@ -528,16 +602,37 @@ impl World {
                 to,
                 request,
             } => {
-                let node = &mut self.nodes[usize::from(to.0)];
+                let which = usize::from(to.0);
+                let node = &mut self.nodes[which];
                 if node.down_until > self.now {
                     return Ok(());
+                }
+                let about = match &request {
+                    Request::Execute { id, .. }
+                    | Request::Prepare { id, .. }
+                    | Request::Decide { id, .. } => Some(*id),
+                    _ => None,
+                };
+                if let Request::Forget { host, below } = request {
+                    let over = self.over.entry(host as usize).or_default();
+                    *over = (*over).max(u64::from(below));
                 }
                 if matches!(request, Request::Prepare { .. }) && self.planted == Planted::LostVote {
                     node.before = node.memnode.clone();
                 }
                 let token = (ticket.0 << 32) | (from.life << 8) | from.host as u64;
                 let mut replies = Vec::new();
-                node.memnode.handle(token, request, &mut replies);
+                let retires = matches!(request, Request::Retire { .. } | Request::Forget { .. });
+                if retires && self.planted == Planted::Unretired {
+                    replies.push((token, Reply::InDoubt(Vec::new())));
+                } else {
+                    node.memnode.handle(token, request, &mut replies);
+                }
+                match about {
+                    _ if replies.len() > 1 => self.note_all_commits(which)?,
+                    Some(id) => self.note_commits(which, id)?,
+                    None => {}
+                }
                 self.answer(replies);
                 Ok(())
             }

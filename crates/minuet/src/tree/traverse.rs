@@ -33,6 +33,7 @@ pub(super) fn traverse(
     view: View,
     key: &[u8],
 ) -> Result<Vec<Step>, Stop> {
+    transaction.require_current(view)?;
     let mut path: Vec<Step> = Vec::new();
     let mut address = view.root;
     loop {
