@@ -12,6 +12,9 @@ pub const PARTICIPANTS_MAX: usize = 1 << 10;
 /// Slots that one request may reserve.
 pub const RESERVED_MAX: u32 = 1 << 10;
 
+/// Slots that one request may look at, to list those in use.
+pub const LISTED_MAX: u32 = 1 << 10;
+
 /// What a memnode may hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {

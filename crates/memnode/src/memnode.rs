@@ -29,7 +29,7 @@
 
 use crate::allocator::Allocator;
 use crate::ledger::{Ended, Known, Ledger, Prepared};
-use crate::limits::{PARTICIPANTS_MAX, RESERVED_MAX};
+use crate::limits::{LISTED_MAX, PARTICIPANTS_MAX, RESERVED_MAX};
 use crate::locks::{self, Locks};
 use crate::slots::Slots;
 use crate::{
@@ -154,6 +154,14 @@ impl Memnode {
                 self.ledger.forget(host, below);
                 self.refuse_waiting(replies);
                 Some(self.in_doubt_of(host, below))
+            }
+            Request::List {
+                from,
+                count,
+                prefix,
+            } => {
+                let (slots, next) = self.slots.list(from, count.min(LISTED_MAX), prefix);
+                Some(Reply::Listed { slots, next })
             }
             Request::Reserve { count } => {
                 let count = count.min(RESERVED_MAX);

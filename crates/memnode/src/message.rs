@@ -62,6 +62,15 @@ pub enum Request {
         /// As in `Retire`.
         below: u32,
     },
+    /// Which slots are in use? A hint, past all locks: who acts on it compares sequences.
+    List {
+        /// The first slot that is looked at.
+        from: Slot,
+        /// How many are looked at.
+        count: u32,
+        /// How many bytes of each are wanted.
+        prefix: u32,
+    },
     /// Which slots are free?
     Reserve {
         /// How many are wanted.
@@ -120,6 +129,13 @@ pub enum Reply {
     Standing(Standing),
     /// To `InDoubt`, `Retire` and `Forget`: of all coordinators, or those.
     InDoubt(Vec<InDoubt>),
+    /// To `List`.
+    Listed {
+        /// Slots in use, with their first bytes.
+        slots: Vec<(Slot, SlotState)>,
+        /// Where to go on, if there are slots beyond.
+        next: Option<Slot>,
+    },
     /// To `Reserve`.
     Reserved {
         /// Free slots and their sequences, possibly fewer than asked for.

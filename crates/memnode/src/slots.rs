@@ -45,6 +45,33 @@ impl Slots {
         (0..).map(Slot).zip(&self.states)
     }
 
+    /// Those in use among `count` slots from `from`, with their first `prefix` bytes, and the slot
+    /// after them, if there are more.
+    pub(crate) fn list(
+        &self,
+        from: Slot,
+        count: u32,
+        prefix: u32,
+    ) -> (Vec<(Slot, SlotState)>, Option<Slot>) {
+        let first = usize::try_from(from.0).unwrap_or(usize::MAX);
+        let first = first.min(self.states.len());
+        let end = first.saturating_add(count as usize).min(self.states.len());
+        let used = self.states[first..end]
+            .iter()
+            .zip(from.0..)
+            .filter(|(state, _)| !state.is_free());
+        let listed = used.map(|(state, slot)| {
+            let shown = state.bytes.len().min(prefix as usize);
+            let shown = SlotState {
+                sequence: state.sequence,
+                bytes: state.bytes[..shown].into(),
+            };
+            (Slot(slot), shown)
+        });
+        let next = (end < self.states.len()).then_some(Slot(end as u64));
+        (listed.collect(), next)
+    }
+
     /// Applies a write that fits.
     pub(crate) fn apply(&mut self, write: &Write) {
         let index = usize::try_from(write.slot().0).expect("a bounded slot");

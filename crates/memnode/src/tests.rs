@@ -438,6 +438,43 @@ fn an_address_is_used_once_and_hints_leak_nothing() {
 }
 
 #[test]
+fn used_slots_are_listed_piece_by_piece() {
+    let mut memnode = Memnode::new(LIMITS);
+    for (number, slot) in [2, 3, 5, 9].into_iter().enumerate() {
+        run(&mut memnode, 1 + number as u64, &whole(slot, "abcdef"));
+    }
+    run(&mut memnode, 9, &writes(&[Write::Free(Slot(3))]));
+    let mut listed = Vec::new();
+    let mut from = Some(Slot(0));
+    let mut trips = 0;
+    while let Some(slot) = from {
+        let request = Request::List {
+            from: slot,
+            count: 4,
+            prefix: 2,
+        };
+        let replies = ask(&mut memnode, request);
+        let [Reply::Listed { slots, next }] = &replies[..] else {
+            panic!("{replies:?}");
+        };
+        assert!(slots.iter().all(|(_, state)| *state.bytes == *b"ab"));
+        listed.extend(slots.iter().map(|(slot, _)| slot.0));
+        (from, trips) = (*next, trips + 1);
+    }
+    assert_eq!((listed, trips), (vec![2, 5, 9], 3));
+    let beyond = Request::List {
+        from: Slot(u64::MAX),
+        count: u32::MAX,
+        prefix: 9,
+    };
+    let none = Reply::Listed {
+        slots: Vec::new(),
+        next: None,
+    };
+    assert_eq!(ask(&mut memnode, beyond), [none]);
+}
+
+#[test]
 fn every_hint_holds_after_a_restart() {
     for counts in [[1; 9], [3; 9], [4; 9], [9; 9], [2, 3, 1, 4, 2, 2, 3, 1, 1]] {
         let mut memnode = Memnode::new(LIMITS);

@@ -51,6 +51,30 @@ pub enum Error {
     /// The view was one of the tip, and a snapshot has been made since.
     #[error("the view is not the tip's any more")]
     Outdated,
+    /// The snapshot is not kept any more, or never was one.
+    #[error("there is no such snapshot")]
+    NoSnapshot,
+    /// The lease has ended.
+    #[error("the lease has ended")]
+    NoLease,
+    /// The name is another snapshot's.
+    #[error("the name is taken")]
+    NameTaken,
+    /// The name is empty, or exceeds [`crate::limits::NAME_BYTES_MAX`].
+    #[error(
+        "a name of {bytes} bytes; 1 to {} are allowed",
+        crate::limits::NAME_BYTES_MAX
+    )]
+    BadName {
+        /// Its length.
+        bytes: usize,
+    },
+    /// [`crate::limits::SNAPSHOTS_MAX`] snapshots are kept.
+    #[error("too many snapshots are kept")]
+    TooManySnapshots,
+    /// [`crate::limits::LEASES_MAX`] leases are held at a memnode.
+    #[error("too many leases are held")]
+    TooManyLeases,
     /// Another took this proxy's place. A commit that was under way may have succeeded.
     #[error("the proxy was replaced, and the outcome is unknown")]
     Retired,

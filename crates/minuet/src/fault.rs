@@ -18,6 +18,12 @@ pub(crate) enum Fault {
     /// An address names a slot, whatever its use: a commit takes one that others use by now, and a
     /// page passes for that of an earlier use.
     Generation,
+    /// The collection frees what the snapshot before the copy still has.
+    EarlyFree,
+    /// The list of kept snapshots is published without a look at the leases.
+    LeaseIgnored,
+    /// A lease is taken without a comparison of the list of kept snapshots.
+    LeaseUnchecked,
     /// Writes by an old view of the tip go on.
     OldTip,
 }

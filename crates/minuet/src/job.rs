@@ -30,10 +30,11 @@ use pando_memnode::{
 
 use crate::error::{Error, Stop};
 use crate::fault::{Fault, planted};
-use crate::limits::ATTEMPTS_MAX;
+use crate::limits::{ATTEMPTS_MAX, SWEPT_SLOTS};
+use crate::page::HEADER_BYTES;
 use crate::patience::Patience;
 use crate::proxy::{JobId, Proxy};
-use crate::transaction::{Confirmed, Read, Replica, Sets, Transaction, Want, Written};
+use crate::transaction::{Confirmed, Listed, Read, Replica, Sets, Transaction, Want, Written};
 use crate::transport::Ticket;
 
 /// What a transaction does. It runs again whenever something was not here, or did not fit; only the
@@ -91,7 +92,8 @@ pub struct Job<P: Program> {
     program: P,
     sets: Sets,
     phase: Phase,
-    output: Option<P::Output>,
+    /// What the last run returned. An error, too, counts only if what was read stands.
+    output: Option<Result<P::Output, Error>>,
     trouble: Trouble,
     wave: u32,
     attempts: u32,
@@ -179,7 +181,7 @@ impl<P: Program> Job<P> {
                     Stop::Conflict
                 }
                 Ok(output) => {
-                    self.output = Some(output);
+                    self.output = Some(Ok(output));
                     return self.commit(proxy);
                 }
                 Err(stop) => stop,
@@ -194,7 +196,12 @@ impl<P: Program> Job<P> {
                         return self.over(proxy, Err(error));
                     }
                 }
-                Stop::Error(error) => return self.over(proxy, Err(error)),
+                Stop::Error(Error::TooLarge) => return self.over(proxy, Err(Error::TooLarge)),
+                Stop::Error(error) => {
+                    self.sets.begin_run();
+                    self.output = Some(Err(error));
+                    return self.commit(proxy);
+                }
             }
         }
     }
@@ -234,6 +241,15 @@ impl<P: Program> Job<P> {
             let to = match want {
                 Want::Read(address) | Want::Dirty(address) => address.memnode,
                 Want::Replica(_) => home,
+                Want::List(memnode, from) => {
+                    let request = Request::List {
+                        from,
+                        count: SWEPT_SLOTS,
+                        prefix: HEADER_BYTES as u32,
+                    };
+                    pending.insert(proxy.send_for(self.id, memnode, request), vec![want]);
+                    continue;
+                }
                 Want::Free(memnode) => {
                     let request = Request::Reserve {
                         count: proxy.config.reserved,
@@ -248,7 +264,7 @@ impl<P: Program> Job<P> {
             let slot = |want: &Want| match want {
                 Want::Read(address) | Want::Dirty(address) => address.slot,
                 Want::Replica(slot) => *slot,
-                Want::Free(_) => unreachable!("asked for by itself"),
+                Want::Free(_) | Want::List(..) => unreachable!("asked for by itself"),
             };
             let items = Items {
                 compares: self.compares(to),
@@ -291,7 +307,7 @@ impl<P: Program> Job<P> {
         if self.sets.writes_nothing() {
             if self.sets.is_confirmed_at_once() {
                 let output = self.output.take().expect("the run is done");
-                return self.over(proxy, Ok(output));
+                return self.over(proxy, output);
             }
             self.validate(proxy);
             return None;
@@ -410,6 +426,7 @@ impl<P: Program> Job<P> {
                         Some(pieces) => Write::Patch(address.slot, pieces.to_vec()),
                         None => Write::Whole(address.slot, page.bytes().clone()),
                     },
+                    Written::Bytes(bytes) => Write::Whole(address.slot, bytes.clone()),
                     Written::Free => Write::Free(address.slot),
                 }));
             let replicas = sets.replica_writes.iter();
@@ -461,6 +478,17 @@ impl<P: Program> Job<P> {
                 }
                 proxy.stock(from, &slots, used);
             }
+            Reply::Listed { slots, next } => {
+                for want in wants {
+                    if let Want::List(memnode, from) = want {
+                        let listed = Listed {
+                            slots: slots.clone(),
+                            next,
+                        };
+                        self.sets.lists.insert((*memnode, *from), listed);
+                    }
+                }
+            }
             Reply::Outcome(Outcome::Done(states)) => {
                 let confirmed = (self.wave, from);
                 let reads = self.sets.reads.iter_mut();
@@ -501,7 +529,7 @@ impl<P: Program> Job<P> {
                     },
                 );
             }
-            Want::Free(_) => {}
+            Want::Free(_) | Want::List(..) => {}
         }
     }
 
@@ -536,7 +564,7 @@ impl<P: Program> Job<P> {
             }
             self.update_cache(proxy);
             let output = self.output.take().expect("the run is done");
-            return self.over(proxy, Ok(output));
+            return self.over(proxy, output);
         }
         if trouble.conflict
             && let Err(error) = self.begin_attempt(proxy)

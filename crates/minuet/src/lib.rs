@@ -10,6 +10,7 @@
 //! | `transaction`, `job` | §2.2, §3 | dynamic transactions with dirty reads, and their commits |
 //! | `page`, `tree` | §2.3, §3, §4.1, §4.2 | nodes, and the operations on them |
 //! | `snapshot`, `service` | §4 | the tip, views, and who may share a snapshot |
+//! | `retention`, `lease`, `collect` | §4.4 | which snapshots stay, and freeing what no version has |
 //!
 //! A [`Program`] is a function of a [`Transaction`]. It runs as often as it must, and counts once:
 //!
@@ -37,14 +38,17 @@
 
 #![forbid(unsafe_code)]
 
+mod collect;
 mod database;
 mod error;
 mod fault;
 mod job;
+mod lease;
 pub mod limits;
 mod page;
 mod patience;
 mod proxy;
+mod retention;
 mod service;
 #[cfg(any(test, feature = "simulator"))]
 pub mod simulator;
@@ -55,13 +59,16 @@ mod transaction;
 mod transport;
 mod tree;
 
+pub use collect::{Collected, Collector, Done, Step};
 pub use database::Database;
 pub use error::{Error, Stop};
 pub use job::{Ended, Job, Program};
+pub use lease::{Lease, LeaseId};
 pub use limits::Config;
 pub use proxy::{JobId, Proxy};
+pub use retention::Kept;
 pub use service::SnapshotService;
-pub use snapshot::{SnapshotId, View};
+pub use snapshot::{FIXED_SLOTS, SnapshotId, View};
 pub use transaction::Transaction;
 pub use transport::{Embedded, Ticket, Transport};
 pub use tree::{Entry, Probe, Scanned, TreeId, create_snapshot, found};

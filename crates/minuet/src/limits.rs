@@ -8,6 +8,18 @@ pub const ATTEMPTS_MAX: u32 = 10_000;
 /// Slots that one transaction may read and write. More is [`crate::Error::TooLarge`].
 pub const TOUCHED_MAX: usize = 1 << 15;
 
+/// Slots that one step of the collection looks at.
+pub const SWEPT_SLOTS: u32 = 64;
+
+/// Snapshots that are kept at a time, at most: each memnode has a list of them.
+pub const SNAPSHOTS_MAX: usize = 1 << 12;
+
+/// Bytes of a snapshot's name, at most.
+pub const NAME_BYTES_MAX: usize = 128;
+
+/// Leases at one memnode, at most.
+pub const LEASES_MAX: usize = 1 << 12;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 384;
 
@@ -33,6 +45,8 @@ pub struct Config {
     /// Times that a transaction meets the locks of the same minitransaction before it settles it.
     /// Each time, the transaction's patience doubles. 1 and up.
     pub patience: u32,
+    /// Newest snapshots that stay without a name or a lease.
+    pub newest_kept: u32,
 }
 
 impl Default for Config {
@@ -45,6 +59,7 @@ impl Default for Config {
             resend_ticks: 4,
             wait_ticks: 8,
             patience: 8,
+            newest_kept: 16,
         }
     }
 }
@@ -60,6 +75,14 @@ impl Config {
         self.page_bytes / 8
     }
 }
+
+const _: () = {
+    assert!(SWEPT_SLOTS <= pando_memnode::limits::LISTED_MAX);
+    let kept = SNAPSHOTS_MAX * (crate::retention::KEPT_BYTES + NAME_BYTES_MAX);
+    assert!(kept <= pando_memnode::limits::SLOT_BYTES_MAX);
+    let leases = LEASES_MAX * crate::lease::LEASE_BYTES;
+    assert!(leases <= pando_memnode::limits::SLOT_BYTES_MAX);
+};
 
 // A page of the least size is split into two that hold their cells: what is left between the
 // longest fences, with a cell of the largest size more, is at most twice that room less one cell.

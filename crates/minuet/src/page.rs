@@ -103,6 +103,29 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
+/// When a page was made, and when it was copied first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Life {
+    pub(crate) generation: Sequence,
+    pub(crate) created: SnapshotId,
+    pub(crate) copied: Option<SnapshotId>,
+}
+
+impl Life {
+    /// Of the page that begins with these bytes, a header at least; none if they are of no page.
+    pub(crate) fn of(bytes: &Bytes) -> Option<Self> {
+        let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
+        let page = Page {
+            bytes: bytes.clone(),
+        };
+        is_page.then(|| Self {
+            generation: page.generation(),
+            created: page.created(),
+            copied: page.copies().min(),
+        })
+    }
+}
+
 /// A page that is read. Its bytes are shared.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {

@@ -4,7 +4,7 @@
 //! and each participant of a transaction that reads or writes the tip compares them. A view of the
 //! past is compared nowhere: its leaves are checked for their fences and versions alone (§4.2).
 //!
-//! Deliberately absent, so far: collection (§4.4), branches (§5).
+//! Deliberately absent, so far: branches (§5).
 
 use pando_memnode::{Address, Bytes, Slot};
 
@@ -19,6 +19,10 @@ pub struct SnapshotId(pub u64);
 
 /// The slot of the tip, on each memnode.
 pub(crate) const TIP: Slot = Slot(0);
+
+/// Slots with a fixed meaning: the tip, the kept snapshots, the leases, and one to spare. A
+/// memnode's [`pando_memnode::Limits::slots_fixed`] is no lower.
+pub const FIXED_SLOTS: u64 = 4;
 
 /// A version of the tree that operations work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

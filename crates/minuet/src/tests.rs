@@ -6,7 +6,10 @@ use pando_memnode::{CoordinatorId, Limits};
 
 use crate::simulator::audit::{audit, tip};
 use crate::tree::found;
-use crate::{Config, Database, Embedded, Entry, Error, Probe, TreeId};
+use crate::{
+    Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, LeaseId, Probe, Transaction,
+    TreeId, View,
+};
 
 fn database(memnodes: u16, page_bytes: usize) -> Database {
     let limits = Limits {
@@ -201,6 +204,108 @@ fn an_old_view_of_the_tip_leads_into_no_snapshot() {
         TreeId(1).put(t, tip, b"key", b"within")
     });
     assert_eq!(refused, Err(Error::Outdated));
+}
+
+/// Runs the collection for some rounds; time passes from each to the next.
+fn collect(database: &mut Database, collector: &mut Collector, now: &mut u64, rounds: u64) {
+    let end = collector.collected().rounds + rounds;
+    while collector.collected().rounds < end {
+        *now += 1;
+        let step = collector.step().clone();
+        let done = database.run(|t| step.run(t)).unwrap();
+        collector.done(*now, done);
+    }
+}
+
+/// Pages in use.
+fn pages(database: &Database) -> usize {
+    let memnodes = database.memnodes().memnodes().iter();
+    let used = memnodes.flat_map(pando_memnode::Memnode::used_slots);
+    used.filter(|(slot, _)| slot.0 >= FIXED_SLOTS).count()
+}
+
+#[test]
+fn what_nobody_keeps_is_collected() {
+    let mut database = database(2, 384);
+    let mut random = fastrand::Rng::with_seed(4);
+    let mut model = Model::new();
+    let mut views = Vec::new();
+    for _ in 0..30 {
+        for _ in 0..40 {
+            step(&mut database, &mut model, &mut random, 30);
+        }
+        views.push(database.run(crate::create_snapshot).unwrap());
+    }
+    let (named, leased, lost) = (views[3], views[7], views[9]);
+    let id = LeaseId {
+        coordinator: CoordinatorId(1),
+        number: 1,
+    };
+    let name = |t: &mut Transaction<'_>| t.name_snapshot(named.snapshot, b"gold");
+    database.run(name).unwrap();
+    database.run(|t| t.lease(leased, id)).unwrap();
+    let (mut collector, mut now) = (Collector::new(2, 1000), 0);
+    let before = pages(&database);
+    collect(&mut database, &mut collector, &mut now, 1);
+    let newest = Config::default().newest_kept as usize;
+    let views_kept = |t: &mut Transaction<'_>| {
+        let kept = t.kept()?;
+        Ok(kept.into_iter().map(|kept| kept.view).collect::<Vec<_>>())
+    };
+    let kept = database.run(views_kept).unwrap();
+    let expected = [&[named, leased], &views[30 - newest..]].concat();
+    assert_eq!(kept, expected);
+    let collected = collector.collected();
+    assert_eq!(before - pages(&database), collected.pages as usize);
+    assert!(
+        collected.pages > 50 && collected.snapshots == 12,
+        "{collected:?}"
+    );
+    let memnodes = database.memnodes().memnodes();
+    let views = [&expected[..], &[tip(memnodes).unwrap()]].concat();
+    audit(memnodes, &views, true).unwrap();
+    // What is gone says so, whatever is asked of it.
+    let gone = |ended| assert_eq!(ended, Err(Error::NoSnapshot));
+    gone(database.run(|t| TreeId(1).get(t, lost, b"1").map(|_| ())));
+    gone(database.run(|t| t.lease(lost, LeaseId { number: 2, ..id })));
+    gone(database.run(|t| t.name_snapshot(lost.snapshot, b"late")));
+    // A lease that is renewed stands, another ends.
+    for _ in 0..3 {
+        now += 600;
+        database.run(|t| t.renew(id)).unwrap();
+        collect(&mut database, &mut collector, &mut now, 1);
+    }
+    database.run(|t| TreeId(1).get(t, leased, b"1")).unwrap();
+    now += 1000;
+    collect(&mut database, &mut collector, &mut now, 3);
+    assert_eq!(database.run(|t| t.renew(id)), Err(Error::NoLease));
+    gone(database.run(|t| TreeId(1).get(t, leased, b"1").map(|_| ())));
+    // And so does a name that is taken away.
+    database.run(|t| t.named_snapshot(b"gold")).unwrap();
+    database.run(|t| t.unname_snapshot(b"gold")).unwrap();
+    gone(database.run(|t| t.named_snapshot(b"gold").map(|_| ())));
+    collect(&mut database, &mut collector, &mut now, 1);
+    gone(database.run(|t| TreeId(1).get(t, named, b"1").map(|_| ())));
+}
+
+#[test]
+fn names_are_unique_and_bounded() {
+    let mut database = database(1, 384);
+    let first = database.run(crate::create_snapshot).unwrap();
+    let second = database.run(crate::create_snapshot).unwrap();
+    let mut name = |view: View, name: &[u8]| database.run(|t| t.name_snapshot(view.snapshot, name));
+    assert_eq!(name(first, b"a"), Ok(()));
+    assert_eq!(name(first, b"a"), Ok(()));
+    assert_eq!(name(second, b"a"), Err(Error::NameTaken));
+    assert_eq!(name(first, b"b"), Ok(()));
+    assert_eq!(name(second, b"a"), Ok(()));
+    assert_eq!(name(second, b""), Err(Error::BadName { bytes: 0 }));
+    assert_eq!(
+        name(second, &[b'x'; 200]),
+        Err(Error::BadName { bytes: 200 })
+    );
+    let found = database.run(|t| t.named_snapshot(b"b")).unwrap();
+    assert_eq!(found, first);
 }
 
 #[test]

@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pando_memnode::{Address, Bytes, MemnodeId, Slot, SlotState};
+use pando_memnode::{Address, Bytes, CoordinatorId, MemnodeId, Slot, SlotState};
 
 use crate::error::{Error, Stop};
 use crate::limits::{Config, TOUCHED_MAX};
@@ -38,6 +38,15 @@ pub(crate) enum Want {
     Replica(Slot),
     /// Free slots.
     Free(MemnodeId),
+    /// The slots in use, from this one.
+    List(MemnodeId, Slot),
+}
+
+/// Slots in use at a memnode, with the headers of their pages.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    pub(crate) slots: Vec<(Slot, SlotState)>,
+    pub(crate) next: Option<Slot>,
 }
 
 /// When something was last known to be so: in this wave, at this memnode.
@@ -59,6 +68,8 @@ pub(crate) struct Replica {
 #[derive(Clone, Debug)]
 pub(crate) enum Written {
     Page(PageEdit),
+    /// A slot that holds no page.
+    Bytes(Bytes),
     Free,
 }
 
@@ -71,6 +82,7 @@ pub(crate) struct Sets {
     pub(crate) writes: BTreeMap<Address, Written>,
     pub(crate) replica_writes: BTreeMap<Slot, Bytes>,
     pub(crate) wants: BTreeSet<Want>,
+    pub(crate) lists: BTreeMap<(MemnodeId, Slot), Listed>,
     held: BTreeMap<MemnodeId, Vec<Address>>,
     taken: BTreeMap<MemnodeId, usize>,
 }
@@ -96,6 +108,7 @@ impl Sets {
         self.reads.clear();
         self.dirty.clear();
         self.replicas.clear();
+        self.lists.clear();
     }
 
     /// The slots that the last run allocated.
@@ -182,6 +195,7 @@ impl<'a> Transaction<'a> {
     fn written(&self, address: Address) -> Option<Result<Bytes, Stop>> {
         Some(match self.sets.writes.get(&address)? {
             Written::Page(page) => Ok(page.bytes().clone()),
+            Written::Bytes(bytes) => Ok(bytes.clone()),
             // Nobody follows an address to what this transaction freed, unless it is confused.
             Written::Free => Err(Stop::Conflict),
         })
@@ -249,6 +263,7 @@ impl<'a> Transaction<'a> {
     pub(crate) fn take_page(&mut self, address: Address, page: crate::page::Page) -> PageEdit {
         match self.sets.writes.remove(&address) {
             Some(Written::Page(edit)) => edit,
+            Some(Written::Bytes(_)) => unreachable!("a page is no other slot"),
             Some(Written::Free) => unreachable!("a freed page is not read"),
             None => {
                 self.compare_later(address);
@@ -260,6 +275,30 @@ impl<'a> Transaction<'a> {
     /// Writes a page that was taken, or allocated.
     pub(crate) fn put_page(&mut self, address: Address, page: PageEdit) {
         self.sets.writes.insert(address, Written::Page(page));
+    }
+
+    /// Writes a slot that holds no page. It must have been read.
+    pub(crate) fn write_bytes(&mut self, address: Address, bytes: Bytes) {
+        debug_assert!(
+            self.sets.reads.contains_key(&address),
+            "what is written was read"
+        );
+        self.sets.writes.insert(address, Written::Bytes(bytes));
+    }
+
+    /// The slots in use at a memnode among some from `from`, each as it is at some time.
+    pub(crate) fn list(&mut self, memnode: MemnodeId, from: Slot) -> Result<Listed, Stop> {
+        match self.sets.lists.get(&(memnode, from)) {
+            Some(listed) => Ok(listed.clone()),
+            None => self.want(Want::List(memnode, from)),
+        }
+    }
+
+    /// Frees a slot that was listed, if it is still in that state.
+    pub(crate) fn free_listed(&mut self, address: Address, state: SlotState) {
+        let confirmed = None;
+        self.sets.reads.insert(address, Read { state, confirmed });
+        self.sets.writes.insert(address, Written::Free);
     }
 
     /// Frees a slot that was read or allocated.
@@ -276,6 +315,12 @@ impl<'a> Transaction<'a> {
 
     fn is_allocated(&self, address: Address) -> bool {
         self.sets.allocated().any(|allocated| allocated == address)
+    }
+
+    /// The memnode where a coordinator has its own affairs.
+    pub(crate) fn home(&self, coordinator: CoordinatorId) -> MemnodeId {
+        let memnodes = u32::from(self.proxy.config.memnodes);
+        MemnodeId((coordinator.host() % memnodes) as u16)
     }
 
     /// A memnode for something new.

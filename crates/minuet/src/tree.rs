@@ -105,12 +105,14 @@ pub fn create_snapshot(transaction: &mut Transaction<'_>) -> Result<View, Stop> 
     let mut old = transaction.take_page(tip.root, page);
     old.note_copy(snapshot);
     transaction.put_page(tip.root, old);
+    let made = View { tip: false, ..tip };
+    transaction.keep(made)?;
     transaction.set_tip(View {
         snapshot,
         root,
         tip: true,
     });
-    Ok(View { tip: false, ..tip })
+    Ok(made)
 }
 
 /// Writes a new node that fits.

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use pando_memnode::{Address, Memnode};
+use pando_memnode::{Address, Bytes, Memnode, Slot};
 
 use crate::page::Page;
-use crate::snapshot::{TIP, View};
+use crate::retention::{self, KEPT, Kept};
+use crate::snapshot::{FIXED_SLOTS, TIP, View};
 use crate::tree::DATA;
 
 /// What is wrong.
@@ -80,16 +81,24 @@ pub(crate) fn walk(memnodes: &[Memnode], view: View) -> Result<(Contents, Vec<Ad
     Ok((walk.contents, walk.reached))
 }
 
-/// The tip, which must be the same on every memnode.
+/// What a replicated slot holds, which must be the same on every memnode.
+fn replicated(memnodes: &[Memnode], slot: Slot) -> Result<Bytes, Finding> {
+    let held = |memnode: &Memnode| memnode.slot(slot).bytes;
+    let first = held(&memnodes[0]);
+    let same = memnodes.iter().all(|memnode| held(memnode) == first);
+    same.then_some(first)
+        .ok_or_else(|| format!("{slot:?} differs between memnodes"))
+}
+
+/// The tip.
 pub(crate) fn tip(memnodes: &[Memnode]) -> Result<View, Finding> {
-    let tips: Vec<_> = memnodes
-        .iter()
-        .map(|memnode| memnode.slot(TIP).bytes)
-        .collect();
-    if tips.iter().any(|tip| *tip != tips[0]) {
-        return Err("the tip differs between memnodes".to_owned());
-    }
-    View::decode(&tips[0]).ok_or_else(|| "there is no tip".to_owned())
+    let tip = View::decode(&replicated(memnodes, TIP)?);
+    tip.ok_or_else(|| "there is no tip".to_owned())
+}
+
+/// The snapshots that are kept.
+pub(crate) fn kept(memnodes: &[Memnode]) -> Result<Vec<Kept>, Finding> {
+    Ok(retention::decode(&replicated(memnodes, KEPT)?))
 }
 
 /// Whether the versions `views` are sound, and no slot is in use that none of them has. Returns
@@ -110,9 +119,14 @@ pub(crate) fn audit(
     all.dedup();
     let used: usize = memnodes
         .iter()
-        .map(|memnode| memnode.used_slots().count())
+        .map(|memnode| {
+            let pages = memnode
+                .used_slots()
+                .filter(|(slot, _)| slot.0 >= FIXED_SLOTS);
+            pages.count()
+        })
         .sum();
-    let expected = all.len() + memnodes.len();
+    let expected = all.len();
     if leaks_nothing && used != expected {
         return Err(format!(
             "{used} slots are in use, and {expected} are reachable"

@@ -1,7 +1,9 @@
 //! Transactions of the simulator, and what their last runs saw.
 
+use crate::collect::{Done, Step};
 use crate::error::Stop;
 use crate::job::Program;
+use crate::lease::LeaseId;
 use crate::snapshot::View;
 use crate::transaction::Transaction;
 use crate::tree::{Probe, TreeId};
@@ -75,6 +77,18 @@ pub(crate) enum Work {
         reads: Vec<Key>,
         from: Key,
     },
+    /// Takes a lease of a snapshot.
+    Lease { view: View, id: LeaseId },
+    /// Renews one.
+    Renew(LeaseId),
+    /// Ends one.
+    Release(LeaseId),
+    /// Gives a snapshot a name.
+    Name { view: View, name: u8 },
+    /// Takes a name away.
+    Unname(u8),
+    /// A step of the collection.
+    Collect(Step),
     /// Reads a range of keys.
     Scan {
         tree: TreeId,
@@ -94,6 +108,8 @@ pub(crate) struct Script {
     pub(crate) used: Option<View>,
     /// The snapshot that the last run made.
     pub(crate) made: Option<View>,
+    /// What the last run collected.
+    pub(crate) collected: Option<Done>,
 }
 
 impl Script {
@@ -104,6 +120,7 @@ impl Script {
             held,
             used: None,
             made: None,
+            collected: None,
         }
     }
 }
@@ -170,7 +187,6 @@ impl Run<'_, '_> {
     /// What is done on one view.
     fn perform(&mut self, work: &Work) -> Result<(), Stop> {
         match work {
-            Work::Found | Work::Snapshot => {}
             Work::Past { reads, from, .. } => {
                 for key in reads {
                     self.get(key)?;
@@ -218,6 +234,7 @@ impl Run<'_, '_> {
                 }
             }
             Work::Scan { tree, from, limit } => self.scan(&(*tree, from.clone()), *limit)?,
+            _ => unreachable!("{work:?} needs no view"),
         }
         Ok(())
     }
@@ -228,15 +245,22 @@ impl Program for Script {
 
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Stop> {
         self.seen.clear();
-        if matches!(self.work, Work::Found) {
-            return crate::tree::found(transaction);
-        }
-        if matches!(self.work, Work::Snapshot) {
-            self.made = Some(crate::tree::create_snapshot(transaction)?);
-            return Ok(());
-        }
-        let view = match self.work {
-            Work::Past { view, .. } => view,
+        let view = match &self.work {
+            Work::Found => return crate::tree::found(transaction),
+            Work::Snapshot => {
+                self.made = Some(crate::tree::create_snapshot(transaction)?);
+                return Ok(());
+            }
+            Work::Lease { view, id } => return transaction.lease(*view, *id),
+            Work::Renew(id) => return transaction.renew(*id),
+            Work::Release(id) => return transaction.release(*id),
+            Work::Name { view, name } => return transaction.name_snapshot(view.snapshot, &[*name]),
+            Work::Unname(name) => return transaction.unname_snapshot(&[*name]),
+            Work::Collect(step) => {
+                self.collected = Some(step.run(transaction)?);
+                return Ok(());
+            }
+            Work::Past { view, .. } => *view,
             _ => match self.held {
                 Some(view) => view,
                 None => transaction.tip()?,

@@ -46,6 +46,9 @@ fn planted_faults_are_found() {
         Fault::Abandoned,
         Fault::Generation,
         Fault::OldTip,
+        Fault::EarlyFree,
+        Fault::LeaseIgnored,
+        Fault::LeaseUnchecked,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");

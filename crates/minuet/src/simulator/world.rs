@@ -1,19 +1,22 @@
 //! The scheduler: proxies, memnodes, messages between them, crashes.
 
+mod draw;
+mod judge;
+mod outcome;
+
 use std::collections::BTreeMap;
 
 use pando_memnode::{CoordinatorId, Limits, Memnode, MemnodeId, MinitransactionId, Reply, Request};
 
-use super::audit;
 use super::history::{History, Ran};
-use super::script::{ACCOUNTS, Key, Script, Seen, Work};
-use crate::error::Error;
+use super::script::{Script, Work};
+use crate::collect::Collector;
 use crate::job::Job;
+use crate::lease::LeaseId;
 use crate::limits::Config;
 use crate::proxy::{JobId, Proxy};
 use crate::snapshot::View;
 use crate::transport::{Ticket, Transport};
-use crate::tree::{Probe, TreeId};
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +39,8 @@ pub struct Report {
     pub messages: usize,
     /// Crashes, of anyone.
     pub crashes: usize,
+    /// Pages that were collected.
+    pub collected: u64,
 }
 
 /// Faults of the world, not of the code in it.
@@ -99,10 +104,21 @@ struct Unheard {
     committed: bool,
 }
 
+/// A lease of a client.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    id: LeaseId,
+    view: View,
+    /// It stands until then, whatever the collector does; 0 while it is being taken.
+    until: u64,
+}
+
 struct Host {
     proxy: Proxy,
     /// A view of the tip that its clients hold, perhaps an old one.
     held: Option<View>,
+    /// A lease that a client holds, or is about to.
+    lease: Option<Held>,
     life: u64,
     jobs: BTreeMap<JobId, Running>,
     next_job: u64,
@@ -140,6 +156,10 @@ pub(crate) struct World {
     unheard: BTreeMap<MinitransactionId, Unheard>,
     /// By host, the first life that is not known to be over.
     over: BTreeMap<usize, u64>,
+    collector: Collector,
+    /// The step of the collection that is under way.
+    collecting: Option<(Life, JobId)>,
+    lease_time: u64,
     report: Report,
 }
 
@@ -174,6 +194,7 @@ impl World {
             resend_ticks: 4,
             wait_ticks: 8,
             patience: random.u32(1..6),
+            newest_kept: random.u32(0..5),
         };
         let limits = Limits {
             slots_fixed: 4,
@@ -183,6 +204,7 @@ impl World {
             outcomes_max: 64,
         };
         let memnode = Memnode::new(limits);
+        let lease_time = random.u64(300..4000);
         let node = |_| Node {
             memnode: memnode.clone(),
             before: memnode.clone(),
@@ -205,6 +227,9 @@ impl World {
             history: History::default(),
             snapshots: Vec::new(),
             unheard: BTreeMap::new(),
+            collector: Collector::new(config.memnodes, lease_time),
+            collecting: None,
+            lease_time,
             over: BTreeMap::new(),
             report: Report::default(),
             config,
@@ -224,6 +249,7 @@ impl World {
         Host {
             proxy: Proxy::new(id, self.config),
             held: None,
+            lease: None,
             life: self.lives,
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -268,31 +294,8 @@ impl World {
                 self.ran(unheard.ran, unheard.made);
             }
         }
-        let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
-        let tip = audit::tip(&memnodes).map_err(|what| self.violation(what))?;
-        let views = self.snapshots.iter().map(|(view, _)| *view).chain([tip]);
-        let all = audit::audit(&memnodes, &views.collect::<Vec<_>>(), true);
-        let mut all = all.map_err(|what| self.violation(what))?;
-        let contents = all.pop().expect("the tip's");
-        for ((_, maker), past) in self.snapshots.iter().zip(all) {
-            // Whoever made a snapshot has read all of it.
-            let reads = past.into_iter().map(|(full, (version, value))| {
-                let (tree, key) = full.split_first_chunk().expect("a tree's number");
-                let key = (TreeId(u32::from_be_bytes(*tree)), key.to_vec());
-                Seen::Read {
-                    key,
-                    probe: Probe {
-                        version,
-                        value: Some(value),
-                    },
-                }
-            });
-            self.history.ran[*maker].seen.extend(reads);
-        }
-        self.history
-            .check(&contents)
-            .map_err(|what| self.violation(what))?;
-        Ok(self.report)
+        self.collect_all()?;
+        self.judge()
     }
 
     /// Goes on until nothing is under way, settling what the dead left behind.
@@ -331,8 +334,14 @@ impl World {
     fn step(&mut self) -> Result<(), Violation> {
         let host = self.random.usize(0..self.hosts.len());
         if self.hosts[host].jobs.len() < self.jobs_max && self.random.u32(0..4) == 0 {
-            let work = self.draw();
+            let work = match self.random.u32(0..112) {
+                0..12 => self.draw_kept(host),
+                _ => self.draw(),
+            };
             self.start(host, work)?;
+        }
+        if self.collecting.is_none() && self.random.u32(0..16) == 0 {
+            self.collect(host)?;
         }
         if self.random.u32(0..10_000) < self.weather.crashes {
             self.crash();
@@ -401,6 +410,10 @@ impl World {
         let which = self.random.usize(0..self.hosts.len());
         let fresh = self.host(which);
         let dead = std::mem::replace(&mut self.hosts[which], fresh);
+        if self.collecting.is_some_and(|(life, _)| life.host == which) {
+            self.collecting = None;
+            self.collector = Collector::new(self.config.memnodes, self.lease_time);
+        }
         for running in dead.jobs.into_values() {
             self.unhear(which, dead.life, &running);
         }
@@ -412,55 +425,20 @@ impl World {
         let which = self.random.usize(0..self.hosts.len());
         let host = &mut self.hosts[which];
         let life = host.life;
-        if let Some((_, running)) = host.jobs.pop_first() {
+        if let Some((id, running)) = host.jobs.pop_first() {
+            if self
+                .collecting
+                .is_some_and(|(of, job)| of.host == which && job == id)
+            {
+                self.collecting = None;
+            }
+            if matches!(running.job.program().work, Work::Lease { .. }) {
+                self.hosts[which].lease = None;
+            }
             self.unhear(which, life, &running);
             running.job.abandon(&mut self.hosts[which].proxy);
         }
         self.flush(which);
-    }
-
-    fn unhear(&mut self, host: usize, life: u64, running: &Running) {
-        let Some(id) = running.job.committing() else {
-            return;
-        };
-        let script = running.job.program();
-        let ran = Ran {
-            begin: running.begin,
-            end: None,
-            seen: script.seen.clone(),
-        };
-        let nodes = self.nodes.iter();
-        let unheard = Unheard {
-            ran,
-            made: script.made,
-            of: Life { host, life },
-            committed: nodes.into_iter().any(|node| node.memnode.has_committed(id)),
-        };
-        self.unheard.insert(id, unheard);
-    }
-
-    /// Notes which of the unheard have committed at a memnode by now; those that are over may not.
-    fn note_commits(&mut self, which: usize, id: MinitransactionId) -> Result<(), Violation> {
-        let Some(unheard) = self.unheard.get_mut(&id) else {
-            return Ok(());
-        };
-        if unheard.committed || !self.nodes[which].memnode.has_committed(id) {
-            return Ok(());
-        }
-        unheard.committed = true;
-        let Life { host, life } = unheard.of;
-        let alive = &self.hosts[host];
-        let is_dead = self.over.get(&host).is_some_and(|over| life < *over);
-        if is_dead || (alive.life == life && !alive.proxy.is_open(id)) {
-            return Err(self.violation(format!("{id:?} was over, and commits")));
-        }
-        Ok(())
-    }
-
-    fn note_all_commits(&mut self, which: usize) -> Result<(), Violation> {
-        let ids: Vec<_> = self.unheard.keys().copied().collect();
-        ids.into_iter()
-            .try_for_each(|id| self.note_commits(which, id))
     }
 
     fn start(&mut self, which: usize, work: Work) -> Result<(), Violation> {
@@ -483,50 +461,6 @@ impl World {
         self.ended(which, id, ended)?;
         self.flush(which);
         Ok(())
-    }
-
-    fn ended(
-        &mut self,
-        which: usize,
-        id: JobId,
-        ended: Option<Result<(), Error>>,
-    ) -> Result<(), Violation> {
-        let Some(ended) = ended else {
-            return Ok(());
-        };
-        let running = self.hosts[which].jobs.remove(&id).expect("a job");
-        match ended {
-            Ok(()) => {
-                self.report.committed += 1;
-                let seen = running.job.program().seen.clone();
-                if self.random.u32(0..16) == 0 {
-                    self.hosts[which].held = running.job.program().used.filter(View::is_tip);
-                }
-                if let Work::Past { view, .. } = running.job.program().work {
-                    let of = self.snapshots.iter().find(|(made, _)| *made == view);
-                    let maker = of.expect("a snapshot that was made").1;
-                    self.history.ran[maker].seen.extend(seen);
-                    return Ok(());
-                }
-                let made = running.job.program().made;
-                let ran = Ran {
-                    begin: running.begin,
-                    end: Some(self.now),
-                    seen,
-                };
-                self.ran(ran, made);
-                Ok(())
-            }
-            Err(Error::Contended) => Ok(()),
-            Err(Error::Outdated) if running.job.program().held.is_some() => Ok(()),
-            Err(error) => Err(self.violation(format!("{:?}: {error}", running.job.program()))),
-        }
-    }
-
-    fn ran(&mut self, ran: Ran, made: Option<View>) {
-        let number = self.history.ran.len();
-        self.snapshots.extend(made.map(|view| (view, number)));
-        self.history.ran.push(ran);
     }
 
     fn flush(&mut self, which: usize) {
@@ -649,66 +583,6 @@ impl World {
                 }
                 self.flush(to.host);
                 Ok(())
-            }
-        }
-    }
-
-    fn key(&mut self) -> Key {
-        let number = self.random.u32(0..120);
-        (TreeId(1 + number % 2), format!("{number:03}").into_bytes())
-    }
-
-    fn draw(&mut self) -> Work {
-        self.numbers += 1;
-        let number = self.numbers;
-        match self.random.u32(0..104) {
-            100 => Work::Snapshot,
-            101.. if !self.snapshots.is_empty() => {
-                let view = self.snapshots[self.random.usize(0..self.snapshots.len())].0;
-                let reads = (0..3).map(|_| self.key()).collect();
-                Work::Past {
-                    view,
-                    reads,
-                    from: self.key(),
-                }
-            }
-            0..45 => {
-                let reads = (0..self.random.usize(0..3)).map(|_| self.key()).collect();
-                let mut writes: BTreeMap<Key, Option<Vec<u8>>> = BTreeMap::new();
-                for _ in 0..self.random.usize(0..3) {
-                    let mut value = number.to_le_bytes().to_vec();
-                    value.resize(8 + self.random.usize(0..24), 0);
-                    let removes = self.random.u32(0..5) < 2;
-                    writes.insert(self.key(), (!removes).then_some(value));
-                }
-                Work::Registers {
-                    reads,
-                    writes: writes.into_iter().collect(),
-                }
-            }
-            45..65 => Work::Transfer {
-                from: self.random.u32(0..ACCOUNTS),
-                to: self.random.u32(0..ACCOUNTS),
-                amount: self.random.u64(1..30),
-            },
-            65..75 => Work::Audit,
-            75..90 => {
-                let mut lists = || (0..2).map(|_| self.random.u32(0..64)).collect::<Vec<_>>();
-                let (mut to, also) = (lists(), lists());
-                to.dedup();
-                Work::Append {
-                    to,
-                    also,
-                    number: number as u16,
-                }
-            }
-            _ => {
-                let (tree, from) = self.key();
-                Work::Scan {
-                    tree,
-                    from,
-                    limit: self.random.usize(1..30),
-                }
             }
         }
     }

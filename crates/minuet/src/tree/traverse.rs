@@ -79,11 +79,18 @@ pub(super) fn visit(
     } else {
         transaction.dirty_read(address)?
     };
-    let page = Page::parse(&bytes, address, DATA).ok_or(Stop::Conflict)?;
-    let fits = parent.map_or(page.height() > 0, |parent| page.height() + 1 == parent);
-    if !fits || !view.contains(&page) {
+    let page = Page::parse(&bytes, address, DATA);
+    let fits = |page: &Page| {
+        let fits = parent.map_or(page.height() > 0, |parent| page.height() + 1 == parent);
+        fits && view.contains(page)
+    };
+    let Some(page) = page.filter(fits) else {
+        // Of a snapshot, nothing is freed while it is kept: what is wrong is in the cache.
+        if !view.tip {
+            transaction.require_kept(view)?;
+        }
         return Err(Stop::Conflict);
-    }
+    };
     if !is_leaf {
         transaction.keep_cached(address);
     }

@@ -1,0 +1,72 @@
+//! The end of a run: everything is collected that can be, then the oracles look.
+
+use super::super::audit;
+use super::super::script::Seen;
+use super::Report;
+use super::{Violation, World};
+use crate::collect::Step;
+use crate::tree::{Probe, TreeId};
+
+impl World {
+    /// Collects until nothing is left that could go: all leases end meanwhile.
+    pub(super) fn collect_all(&mut self) -> Result<(), Violation> {
+        self.collecting = None;
+        let rounds = self.collector.collected().rounds + 5;
+        while self.collector.collected().rounds < rounds {
+            if matches!(self.collector.step(), Step::Publish { .. }) {
+                self.now += self.lease_time;
+            }
+            self.collect(0)?;
+            self.rest()?;
+        }
+        self.report.collected = self.collector.collected().pages;
+        Ok(())
+    }
+
+    /// The oracles.
+    pub(super) fn judge(mut self) -> Result<Report, Violation> {
+        let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
+        let tip = audit::tip(&memnodes).map_err(|what| self.violation(what))?;
+        let kept = audit::kept(&memnodes).map_err(|what| self.violation(what))?;
+        let newest = kept.len().saturating_sub(self.config.newest_kept as usize);
+        if let Some(kept) = kept[..newest].iter().find(|kept| kept.name.is_none()) {
+            return Err(self.violation(format!("nobody needs {kept:?}, and it is kept")));
+        }
+        self.snapshots
+            .sort_unstable_by_key(|(view, _)| view.snapshot);
+        let last = self.snapshots.iter().rev().zip(kept.iter().rev());
+        if let Some((_, kept)) = last
+            .take(self.config.newest_kept as usize)
+            .find(|((view, _), kept)| *view != kept.view)
+        {
+            return Err(self.violation(format!("{kept:?} is kept in a newer one's place")));
+        }
+        let views = kept.iter().map(|kept| kept.view).chain([tip]);
+        let all = audit::audit(&memnodes, &views.collect::<Vec<_>>(), true);
+        let mut all = all.map_err(|what| self.violation(what))?;
+        let contents = all.pop().expect("the tip's");
+        for (kept, past) in kept.iter().zip(all) {
+            let of = self.snapshots.iter().find(|(made, _)| *made == kept.view);
+            let Some((_, maker)) = of else {
+                return Err(self.violation(format!("nobody made {kept:?}")));
+            };
+            // Whoever made a snapshot has read all of it.
+            let reads = past.into_iter().map(|(full, (version, value))| {
+                let (tree, key) = full.split_first_chunk().expect("a tree's number");
+                let key = (TreeId(u32::from_be_bytes(*tree)), key.to_vec());
+                Seen::Read {
+                    key,
+                    probe: Probe {
+                        version,
+                        value: Some(value),
+                    },
+                }
+            });
+            self.history.ran[*maker].seen.extend(reads);
+        }
+        self.history
+            .check(&contents)
+            .map_err(|what| self.violation(what))?;
+        Ok(self.report)
+    }
+}

@@ -1,0 +1,162 @@
+//! How transactions end, whether their clients hear of it or not.
+
+use pando_memnode::MinitransactionId;
+
+use super::super::history::Ran;
+use super::super::script::{Script, Work};
+use super::{Life, Running, Unheard, Violation, World};
+use crate::error::Error;
+use crate::proxy::JobId;
+use crate::snapshot::View;
+
+impl World {
+    pub(super) fn unhear(&mut self, host: usize, life: u64, running: &Running) {
+        let Some(id) = running.job.committing() else {
+            return;
+        };
+        let script = running.job.program();
+        let ran = Ran {
+            begin: running.begin,
+            end: None,
+            seen: script.seen.clone(),
+        };
+        let nodes = self.nodes.iter();
+        let unheard = Unheard {
+            ran,
+            made: script.made,
+            of: Life { host, life },
+            committed: nodes.into_iter().any(|node| node.memnode.has_committed(id)),
+        };
+        self.unheard.insert(id, unheard);
+    }
+
+    /// Notes which of the unheard have committed at a memnode by now; those that are over may not.
+    pub(super) fn note_commits(
+        &mut self,
+        which: usize,
+        id: MinitransactionId,
+    ) -> Result<(), Violation> {
+        let Some(unheard) = self.unheard.get_mut(&id) else {
+            return Ok(());
+        };
+        if unheard.committed || !self.nodes[which].memnode.has_committed(id) {
+            return Ok(());
+        }
+        unheard.committed = true;
+        let Life { host, life } = unheard.of;
+        let alive = &self.hosts[host];
+        let is_dead = self.over.get(&host).is_some_and(|over| life < *over);
+        if is_dead || (alive.life == life && !alive.proxy.is_open(id)) {
+            return Err(self.violation(format!("{id:?} was over, and commits")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn note_all_commits(&mut self, which: usize) -> Result<(), Violation> {
+        let ids: Vec<_> = self.unheard.keys().copied().collect();
+        ids.into_iter()
+            .try_for_each(|id| self.note_commits(which, id))
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        which: usize,
+        id: JobId,
+        ended: Option<Result<(), Error>>,
+    ) -> Result<(), Violation> {
+        let Some(ended) = ended else {
+            return Ok(());
+        };
+        let running = self.hosts[which].jobs.remove(&id).expect("a job");
+        let life = self.hosts[which].life;
+        if self.collecting == Some((Life { host: which, life }, id)) {
+            self.collecting = None;
+        }
+        let script = running.job.program();
+        match ended {
+            Ok(()) => {
+                let script = script.clone();
+                self.succeeded(which, running.begin, script);
+                Ok(())
+            }
+            Err(error) => {
+                let failed = self.fails(which, &error, script);
+                self.hosts[which].lease = self.hosts[which].lease.filter(|lease| {
+                    let is_lost = matches!(script.work, Work::Lease { id, .. } | Work::Renew(id)
+                        if id == lease.id);
+                    !is_lost
+                });
+                failed
+            }
+        }
+    }
+
+    /// Whether a transaction may fail like this.
+    pub(super) fn fails(
+        &self,
+        which: usize,
+        error: &Error,
+        script: &Script,
+    ) -> Result<(), Violation> {
+        let lease = self.hosts[which].lease;
+        let is_valid = |is: bool| is && lease.is_some_and(|lease| self.now <= lease.until);
+        let allowed = match (&script.work, error) {
+            (_, Error::Outdated) => script.held.is_some(),
+            (Work::Past { view, .. }, Error::NoSnapshot) => {
+                !is_valid(lease.is_some_and(|lease| lease.view == *view))
+            }
+            (Work::Renew(id), Error::NoLease) => {
+                !is_valid(lease.is_some_and(|lease| lease.id == *id))
+            }
+            (_, Error::Contended)
+            | (Work::Lease { .. } | Work::Name { .. } | Work::Unname(_), Error::NoSnapshot)
+            | (Work::Name { .. }, Error::NameTaken) => true,
+            _ => false,
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(self.violation(format!("{:?}: {error}", script.work)))
+    }
+
+    pub(super) fn succeeded(&mut self, which: usize, begin: u64, script: Script) {
+        if self.random.u32(0..16) == 0 {
+            self.hosts[which].held = script.used.filter(View::is_tip);
+        }
+        self.report.committed += 1;
+        match script.work {
+            Work::Past { view, .. } => {
+                let of = self.snapshots.iter().find(|(made, _)| *made == view);
+                let maker = of.expect("a snapshot that was made").1;
+                self.history.ran[maker].seen.extend(script.seen);
+            }
+            Work::Lease { id, .. } | Work::Renew(id) => {
+                let until = begin + self.lease_time;
+                let lease = self.hosts[which].lease.as_mut();
+                if let Some(lease) = lease.filter(|lease| lease.id == id) {
+                    lease.until = until.max(lease.until);
+                }
+            }
+            Work::Collect(_) => {
+                // It is no transaction of a client's.
+                self.report.committed -= 1;
+                let done = script.collected.expect("a step does something");
+                self.collector.done(self.now, done);
+            }
+            _ => {
+                let ran = Ran {
+                    begin,
+                    end: Some(self.now),
+                    seen: script.seen,
+                };
+                self.ran(ran, script.made);
+            }
+        }
+    }
+
+    pub(super) fn ran(&mut self, ran: Ran, made: Option<View>) {
+        let number = self.history.ran.len();
+        self.snapshots.extend(made.map(|view| (view, number)));
+        self.history.ran.push(ran);
+    }
+}
