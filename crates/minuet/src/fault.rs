@@ -24,6 +24,8 @@ pub(crate) enum Fault {
     LeaseIgnored,
     /// A lease is taken without a comparison of the list of kept snapshots.
     LeaseUnchecked,
+    /// A comparison of versions goes on where the old leaf ends, though the new one ends before.
+    DiffSkip,
     /// Writes by an old view of the tip go on.
     OldTip,
 }

@@ -20,6 +20,12 @@ pub const NAME_BYTES_MAX: usize = 128;
 /// Leases at one memnode, at most.
 pub const LEASES_MAX: usize = 1 << 12;
 
+/// Pairs of leaves that one part of a comparison of two versions reads.
+pub const DIFF_LEAVES_MAX: usize = 256;
+
+/// Places at which a comparison of two versions finds nothing, until it waits for what it lacks.
+pub const DIFF_WANTED_MAX: usize = 64;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 384;
 

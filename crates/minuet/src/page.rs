@@ -271,6 +271,15 @@ impl Page {
         decode_address(&self.bytes[self.cell_at(index) + 2..])
     }
 
+    /// Where the keys of a child end; none if no key ends it.
+    pub(crate) fn child_end(&self, index: usize) -> Option<Vec<u8>> {
+        if index + 1 < self.count() {
+            Some(self.key(index + 1))
+        } else {
+            self.high().map(<[u8]>::to_vec)
+        }
+    }
+
     /// Version and value of a leaf's cell.
     pub(crate) fn entry(&self, index: usize) -> (u64, &[u8]) {
         let at = self.cell_at(index);

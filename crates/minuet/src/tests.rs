@@ -7,8 +7,8 @@ use pando_memnode::{CoordinatorId, Limits};
 use crate::simulator::audit::{audit, tip};
 use crate::tree::found;
 use crate::{
-    Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, LeaseId, Probe, Transaction,
-    TreeId, View,
+    Change, Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, LeaseId, Probe,
+    Transaction, TreeId, View,
 };
 
 fn database(memnodes: u16, page_bytes: usize) -> Database {
@@ -286,6 +286,68 @@ fn what_nobody_keeps_is_collected() {
     gone(database.run(|t| t.named_snapshot(b"gold").map(|_| ())));
     collect(&mut database, &mut collector, &mut now, 1);
     gone(database.run(|t| TreeId(1).get(t, named, b"1").map(|_| ())));
+}
+
+/// All that differs, asked for in parts.
+fn diff_all(
+    database: &mut Database,
+    (before, after): (View, View),
+    prefix: &[u8],
+    limit: usize,
+) -> Vec<Change> {
+    let (tree, mut from) = (TreeId(1), Vec::new());
+    let mut all = Vec::new();
+    loop {
+        let part = database.run(|t| tree.diff(t, (before, after), prefix, &from, limit));
+        let part = part.unwrap();
+        assert!(part.changes.len() <= limit);
+        all.extend(part.changes);
+        let Some((of, next)) = part.next else {
+            return all;
+        };
+        assert!(of == tree && next > from, "it goes on");
+        from = next;
+    }
+}
+
+#[test]
+fn a_diff_applied_to_the_old_version_is_the_new_one() {
+    for seed in 0..6 {
+        let mut database = database(1 + (seed % 3) as u16, 384);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut model = Model::new();
+        let mut states = Vec::new();
+        for (steps, removals) in [(400, 10), (3, 10), (40, 50), (300, 80), (0, 0), (300, 20)] {
+            for _ in 0..steps {
+                step(&mut database, &mut model, &mut random, removals);
+            }
+            let view = database.run(crate::create_snapshot).unwrap();
+            states.push((view, model.clone()));
+        }
+        for (before, old) in &states {
+            for (after, new) in &states {
+                let prefix: &[u8] = [b"".as_slice(), b"1", b"23"][random.usize(0..3)];
+                let limit = random.usize(1..40);
+                let changes = diff_all(&mut database, (*before, *after), prefix, limit);
+                let value =
+                    |model: &Model, key: &[u8]| model.get(&(TreeId(1), key.to_vec())).cloned();
+                let keys = old.keys().chain(new.keys());
+                let keys = keys.filter(|(tree, key)| *tree == TreeId(1) && key.starts_with(prefix));
+                let keys: std::collections::BTreeSet<_> = keys.map(|(_, key)| key).collect();
+                let differs = |key: &&Vec<u8>| {
+                    let only = |entry: Option<(u64, Vec<u8>)>| entry.map(|(_, value)| value);
+                    only(value(old, key)) != only(value(new, key))
+                };
+                let expected = keys.into_iter().filter(differs).map(|key| Change {
+                    tree: TreeId(1),
+                    key: key.clone(),
+                    before: value(old, key),
+                    after: value(new, key),
+                });
+                assert_eq!(changes, expected.collect::<Vec<_>>(), "seed {seed}");
+            }
+        }
+    }
 }
 
 #[test]

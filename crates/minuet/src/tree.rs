@@ -7,6 +7,7 @@
 //! | copy-on-write, PUT, splits | `write` | §4.1 |
 //! | removal, merges | `remove` | |
 //! | snapshots | `create_snapshot` | Figure 6 |
+//! | what differs between two versions | `diff` | |
 //!
 //! The leaves are read by the transaction, inner nodes dirty. So the commit compares leaves and the
 //! tip alone, unless an inner node changes. In a snapshot nothing is compared.
@@ -29,6 +30,7 @@
 //!   at the tip, or else notes there that it was copied at the tip. Whoever reads the old one then
 //!   finds out by the address's generation, or by the note.
 
+mod diff;
 mod read;
 mod remove;
 mod traverse;
@@ -41,6 +43,7 @@ use crate::page::{Cell, CellBody, Node, PageEdit};
 use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
 
+pub use diff::{Change, Diffed};
 pub use read::{Entry, Probe, Scanned};
 
 /// What pages say in place of a tree's number: all trees of users are one.

@@ -6,7 +6,7 @@ use crate::job::Program;
 use crate::lease::LeaseId;
 use crate::snapshot::View;
 use crate::transaction::Transaction;
-use crate::tree::{Probe, TreeId};
+use crate::tree::{Diffed, Probe, TreeId};
 
 /// A key of a tree.
 pub(crate) type Key = (TreeId, Vec<u8>);
@@ -89,6 +89,13 @@ pub(crate) enum Work {
     Unname(u8),
     /// A step of the collection.
     Collect(Step),
+    /// Compares two snapshots.
+    Diff {
+        views: (View, View),
+        tree: TreeId,
+        from: Vec<u8>,
+        limit: usize,
+    },
     /// Reads a range of keys.
     Scan {
         tree: TreeId,
@@ -110,6 +117,8 @@ pub(crate) struct Script {
     pub(crate) made: Option<View>,
     /// What the last run collected.
     pub(crate) collected: Option<Done>,
+    /// What the last run found to differ.
+    pub(crate) diffed: Diffed,
 }
 
 impl Script {
@@ -121,6 +130,7 @@ impl Script {
             used: None,
             made: None,
             collected: None,
+            diffed: Diffed::default(),
         }
     }
 }
@@ -258,6 +268,15 @@ impl Program for Script {
             Work::Unname(name) => return transaction.unname_snapshot(&[*name]),
             Work::Collect(step) => {
                 self.collected = Some(step.run(transaction)?);
+                return Ok(());
+            }
+            Work::Diff {
+                views,
+                tree,
+                from,
+                limit,
+            } => {
+                self.diffed = tree.diff(transaction, *views, b"", from, *limit)?;
                 return Ok(());
             }
             Work::Past { view, .. } => *view,

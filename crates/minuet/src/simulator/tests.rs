@@ -49,6 +49,7 @@ fn planted_faults_are_found() {
         Fault::EarlyFree,
         Fault::LeaseIgnored,
         Fault::LeaseUnchecked,
+        Fault::DiffSkip,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");

@@ -17,6 +17,7 @@ use crate::limits::Config;
 use crate::proxy::{JobId, Proxy};
 use crate::snapshot::View;
 use crate::transport::{Ticket, Transport};
+use crate::tree::Diffed;
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,6 +161,8 @@ pub(crate) struct World {
     /// The step of the collection that is under way.
     collecting: Option<(Life, JobId)>,
     lease_time: u64,
+    /// What the last comparison of two snapshots found.
+    diffed: Diffed,
     report: Report,
 }
 
@@ -230,6 +233,7 @@ impl World {
             collector: Collector::new(config.memnodes, lease_time),
             collecting: None,
             lease_time,
+            diffed: Diffed::default(),
             over: BTreeMap::new(),
             report: Report::default(),
             config,
@@ -295,6 +299,7 @@ impl World {
             }
         }
         self.collect_all()?;
+        self.compare_all()?;
         self.judge()
     }
 

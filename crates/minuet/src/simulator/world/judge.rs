@@ -1,11 +1,11 @@
 //! The end of a run: everything is collected that can be, then the oracles look.
 
 use super::super::audit;
-use super::super::script::Seen;
+use super::super::script::{Seen, Work};
 use super::Report;
 use super::{Violation, World};
 use crate::collect::Step;
-use crate::tree::{Probe, TreeId};
+use crate::tree::{Diffed, Probe, TreeId};
 
 impl World {
     /// Collects until nothing is left that could go: all leases end meanwhile.
@@ -20,6 +20,57 @@ impl World {
             self.rest()?;
         }
         self.report.collected = self.collector.collected().pages;
+        Ok(())
+    }
+
+    /// What differs between two snapshots, applied to the one, must be the other.
+    pub(super) fn compare_all(&mut self) -> Result<(), Violation> {
+        let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
+        let kept = audit::kept(&memnodes).map_err(|what| self.violation(what))?;
+        for pair in kept.windows(2) {
+            let views = (pair[0].view, pair[1].view);
+            let walk = |view| audit::walk(&memnodes, view).map(|(contents, _)| contents);
+            let walked = walk(views.0).and_then(|old| Ok((old, walk(views.1)?)));
+            let (mut old, mut new) = walked.map_err(|what| self.violation(what))?;
+            let tree = TreeId(self.random.u32(1..5));
+            for contents in [&mut old, &mut new] {
+                contents.retain(|key, _| key.starts_with(&tree.0.to_be_bytes()));
+            }
+            let mut from = Some((tree, Vec::new()));
+            while let Some((_, key)) = from {
+                let limit = self.random.usize(1..20);
+                let work = Work::Diff {
+                    views,
+                    tree,
+                    from: key,
+                    limit,
+                };
+                self.start(0, work)?;
+                self.rest()?;
+                let Diffed { changes, next } = std::mem::take(&mut self.diffed);
+                for change in changes {
+                    let full = [&tree.0.to_be_bytes()[..], &change.key].concat();
+                    let before = match change.after.clone() {
+                        Some(entry) => old.insert(full, entry),
+                        None => old.remove(&full),
+                    };
+                    if before != change.before {
+                        return Err(
+                            self.violation(format!("{before:?} was changed, not {change:?}"))
+                        );
+                    }
+                }
+                from = next;
+            }
+            let values = |contents: audit::Contents| {
+                let entries = contents.into_iter();
+                let entries = entries.map(|(key, (_, value))| (key, value));
+                entries.collect::<Vec<_>>()
+            };
+            if values(old) != values(new) {
+                return Err(self.violation(format!("{views:?} differ in more")));
+            }
+        }
         Ok(())
     }
 

@@ -137,6 +137,7 @@ impl World {
                     lease.until = until.max(lease.until);
                 }
             }
+            Work::Diff { .. } => self.diffed = script.diffed,
             Work::Collect(_) => {
                 // It is no transaction of a client's.
                 self.report.committed -= 1;

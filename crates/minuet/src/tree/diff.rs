@@ -1,0 +1,323 @@
+//! What differs between two versions.
+//!
+//! Beyond the paper. Two versions share the nodes that neither has changed. So a node that both
+//! reach by one address is equal, with all below it, and is passed over unread. Both trees are
+//! walked side by side in the order of keys: each side has the nodes from its root to where it is,
+//! and goes back up only as far as the next key needs. The cost follows what changed.
+//!
+//! What is not here is passed over as well, and wanted; so a wave fetches many nodes at once.
+
+use pando_memnode::Address;
+
+use super::TreeId;
+use super::traverse::visit;
+use crate::error::Stop;
+use crate::fault::{Fault, planted};
+use crate::limits::{DIFF_LEAVES_MAX, DIFF_WANTED_MAX};
+use crate::page::Page;
+use crate::snapshot::View;
+use crate::transaction::Transaction;
+
+/// A key that differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its tree.
+    pub tree: TreeId,
+    /// It.
+    pub key: Vec<u8>,
+    /// Its version and value before, if it was there.
+    pub before: Option<(u64, Vec<u8>)>,
+    /// Its version and value after, if it is there.
+    pub after: Option<(u64, Vec<u8>)>,
+}
+
+/// A part of what differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diffed {
+    /// Keys whose values differ, in their order.
+    pub changes: Vec<Change>,
+    /// Where to go on, if there may be more: a tree, and a key of it.
+    pub next: Option<(TreeId, Vec<u8>)>,
+}
+
+/// Which keys are compared.
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    /// From this one, as pages have it.
+    pub(super) from: Vec<u8>,
+    /// Up to, not including, this one.
+    pub(super) end: Option<Vec<u8>>,
+}
+
+/// One of the two versions.
+struct Side {
+    view: View,
+    path: Vec<(Address, Page)>,
+}
+
+/// What one step found.
+enum Met {
+    /// The same node on both sides, which ends here.
+    Same(Option<Vec<u8>>),
+    /// Something that is not here, which ends there.
+    Away(Option<Vec<u8>>),
+    /// Two leaves that differ.
+    Leaves,
+}
+
+impl TreeId {
+    /// What differs between two versions of this tree, in keys with a prefix, from `from` on: up to
+    /// `limit` of them, which is 1 at least. It may return fewer, and a place where to go on.
+    pub fn diff(
+        self,
+        transaction: &mut Transaction<'_>,
+        (before, after): (View, View),
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Result<Diffed, Stop> {
+        let first = self.key(prefix.max(from), transaction)?;
+        let prefix = self.key(prefix, transaction)?;
+        let range = Range {
+            from: first,
+            end: after_prefix(prefix),
+        };
+        diff(transaction, (before, after), range, limit)
+    }
+}
+
+/// The first key after all that begin with `prefix`.
+fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if last < u8::MAX {
+            prefix.push(last + 1);
+            return Some(prefix);
+        }
+    }
+    None
+}
+
+/// The tree and the key of it that a key in pages stands for.
+fn split_key(full: &[u8]) -> (TreeId, Vec<u8>) {
+    let mut tree = [0; 4];
+    // A fence may be shorter than a tree's number.
+    let len = full.len().min(4);
+    tree[..len].copy_from_slice(&full[..len]);
+    (TreeId(u32::from_be_bytes(tree)), full[len..].to_vec())
+}
+
+/// The lower of two keys, of which none is the highest.
+fn lower(one: Option<Vec<u8>>, other: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// What differs in a range, over all trees.
+pub(super) fn diff(
+    transaction: &mut Transaction<'_>,
+    (before, after): (View, View),
+    range: Range,
+    limit: usize,
+) -> Result<Diffed, Stop> {
+    for view in [before, after] {
+        transaction.require_current(view)?;
+    }
+    let side = |view| Side {
+        view,
+        path: Vec::new(),
+    };
+    let (mut one, mut other) = (side(before), side(after));
+    let mut diffed = Diffed::default();
+    let (mut at, mut leaves, mut away) = (range.from, 0, 0);
+    loop {
+        let met = descend(transaction, &mut one, &mut other, &at)?;
+        let end = match met {
+            Met::Same(end) => end,
+            Met::Away(end) => {
+                away += 1;
+                end
+            }
+            Met::Leaves => {
+                leaves += 1;
+                let (old, new) = (&one.leaf(), &other.leaf());
+                let high = |page: &Page| page.high().map(<[u8]>::to_vec);
+                let end = if planted(Fault::DiffSkip) {
+                    high(old)
+                } else {
+                    lower(high(old), high(new))
+                };
+                let until = lower(end.clone(), range.end.clone());
+                let rest = compare(old, new, (&at, until.as_deref()), limit, &mut diffed);
+                if rest.is_some() {
+                    diffed.next = rest.map(|key| split_key(&key));
+                    break;
+                }
+                end
+            }
+        };
+        match end {
+            Some(end) if range.end.as_ref().is_none_or(|last| end < *last) => at = end,
+            _ => break,
+        }
+        if leaves >= DIFF_LEAVES_MAX || away >= DIFF_WANTED_MAX {
+            diffed.next = Some(split_key(&at));
+            break;
+        }
+    }
+    if away > 0 {
+        return Err(Stop::Away);
+    }
+    Ok(diffed)
+}
+
+/// Goes down on both sides towards `key`, until they meet or end.
+fn descend(
+    transaction: &mut Transaction<'_>,
+    one: &mut Side,
+    other: &mut Side,
+    key: &[u8],
+) -> Result<Met, Stop> {
+    let roots = [one.go_up(transaction, key), other.go_up(transaction, key)];
+    for root in roots {
+        match root {
+            Err(Stop::Away) => return Ok(Met::Away(None)),
+            root => root?,
+        }
+    }
+    loop {
+        let ((old, old_page), (new, new_page)) = (one.top(), other.top());
+        if old == new {
+            return Ok(Met::Same(old_page.high().map(<[u8]>::to_vec)));
+        }
+        let heights = (old_page.height(), new_page.height());
+        if heights == (0, 0) {
+            return Ok(Met::Leaves);
+        }
+        if heights.0 == heights.1
+            && let Some(last) = same_children(old_page, new_page, key)
+        {
+            return Ok(Met::Same(old_page.child_end(last)));
+        }
+        let sides = [
+            (heights.0 >= heights.1).then_some(&mut *one),
+            (heights.1 >= heights.0).then_some(&mut *other),
+        ];
+        let mut ends = Vec::new();
+        for side in sides.into_iter().flatten() {
+            if let Some(missing) = side.go_down(transaction, key)? {
+                ends.push(side.top().1.child_end(missing));
+            }
+        }
+        if let Some(end) = ends.into_iter().reduce(lower) {
+            return Ok(Met::Away(end));
+        }
+    }
+}
+
+/// If two nodes have the same child for `key`, the last of the children from there on that are the
+/// same, as the old one counts them.
+fn same_children(old: &Page, new: &Page, key: &[u8]) -> Option<usize> {
+    let (mut left, mut right) = (old.child_for(key), new.child_for(key));
+    if old.child(left) != new.child(right) {
+        return None;
+    }
+    while left + 1 < old.count()
+        && right + 1 < new.count()
+        && old.child(left + 1) == new.child(right + 1)
+    {
+        left += 1;
+        right += 1;
+    }
+    Some(left)
+}
+
+impl Side {
+    fn top(&self) -> (Address, &Page) {
+        let (address, page) = self.path.last().expect("the root at least");
+        (*address, page)
+    }
+
+    fn leaf(&self) -> Page {
+        self.top().1.clone()
+    }
+
+    /// Goes up to the lowest node that covers `key`, or starts at the root.
+    fn go_up(&mut self, transaction: &mut Transaction<'_>, key: &[u8]) -> Result<(), Stop> {
+        while self.path.last().is_some_and(|(_, page)| !page.covers(key)) {
+            self.path.pop();
+        }
+        if self.path.is_empty() {
+            let page = visit(transaction, self.view, self.view.root, None)?;
+            self.push(self.view.root, page, key)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, address: Address, page: Page, key: &[u8]) -> Result<(), Stop> {
+        if !page.covers(key) {
+            return Err(Stop::Conflict);
+        }
+        self.path.push((address, page));
+        Ok(())
+    }
+
+    /// Goes to the child for `key`. If it is not here, says which it is.
+    fn go_down(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        key: &[u8],
+    ) -> Result<Option<usize>, Stop> {
+        let page = self.top().1;
+        let index = page.child_for(key);
+        let (child, height) = (page.child(index), page.height());
+        match visit(transaction, self.view, child, Some(height)) {
+            Ok(page) => self.push(child, page, key).map(|()| None),
+            Err(Stop::Away) => Ok(Some(index)),
+            Err(stop) => Err(stop),
+        }
+    }
+}
+
+/// Compares the entries of two leaves between two keys. Returns the first key beyond the limit.
+fn compare(
+    old: &Page,
+    new: &Page,
+    (from, until): (&[u8], Option<&[u8]>),
+    limit: usize,
+    diffed: &mut Diffed,
+) -> Option<Vec<u8>> {
+    let start = |page: &Page| page.find(from).unwrap_or_else(|index| index);
+    let (mut left, mut right) = (start(old), start(new));
+    loop {
+        let key = |page: &Page, index| {
+            let key = (index < page.count()).then(|| page.key(index));
+            key.filter(|key| until.is_none_or(|until| **key < *until))
+        };
+        let (old_key, new_key) = (key(old, left), key(new, right));
+        let key = lower(old_key.clone(), new_key.clone())?;
+        let entry = |page: &Page, index| {
+            let (version, value) = page.entry(index);
+            (version, value.to_vec())
+        };
+        let before = (old_key.as_ref() == Some(&key)).then(|| entry(old, left));
+        let after = (new_key.as_ref() == Some(&key)).then(|| entry(new, right));
+        left += usize::from(before.is_some());
+        right += usize::from(after.is_some());
+        let value = |entry: &Option<(u64, Vec<u8>)>| entry.clone().map(|(_, value)| value);
+        if value(&before) == value(&after) {
+            continue;
+        }
+        if diffed.changes.len() == limit {
+            return Some(key);
+        }
+        let (tree, key) = split_key(&key);
+        diffed.changes.push(Change {
+            tree,
+            key,
+            before,
+            after,
+        });
+    }
+}
