@@ -39,6 +39,12 @@ impl Database {
         &self.memnodes
     }
 
+    /// Goes on with another proxy, which has another cache.
+    #[cfg(test)]
+    pub(crate) fn swap_proxy(&mut self, other: &mut Proxy) {
+        std::mem::swap(&mut self.proxy, other);
+    }
+
     /// Runs a transaction to its end.
     pub fn run<R>(
         &mut self,

@@ -26,6 +26,10 @@ pub(crate) enum Fault {
     LeaseUnchecked,
     /// A comparison of versions goes on where the old leaf ends, though the new one ends before.
     DiffSkip,
+    /// A comparison of versions trusts cached nodes.
+    DiffCached,
+    /// A merge does not look whether ours has changed.
+    MergeBlind,
     /// Writes by an old view of the tip go on.
     OldTip,
 }

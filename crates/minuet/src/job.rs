@@ -517,6 +517,7 @@ impl<P: Program> Job<P> {
                 self.sets.reads.insert(address, Read { state, confirmed });
             }
             Want::Dirty(address) => {
+                self.sets.fresh.insert(address);
                 self.sets.dirty.insert(address, state);
             }
             Want::Replica(slot) => {

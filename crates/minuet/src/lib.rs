@@ -71,4 +71,7 @@ pub use service::SnapshotService;
 pub use snapshot::{FIXED_SLOTS, SnapshotId, View};
 pub use transaction::Transaction;
 pub use transport::{Embedded, Ticket, Transport};
-pub use tree::{Change, Diffed, Entry, Probe, Scanned, TreeId, create_snapshot, found};
+pub use tree::{
+    Change, Diffed, Entry, Merge, Merged, MergedKey, OnConflict, Probe, Scanned, TreeId,
+    create_snapshot, found,
+};

@@ -26,6 +26,9 @@ pub const DIFF_LEAVES_MAX: usize = 256;
 /// Places at which a comparison of two versions finds nothing, until it waits for what it lacks.
 pub const DIFF_WANTED_MAX: usize = 64;
 
+/// Keys that one merge changes or looks at.
+pub const MERGED_MAX: usize = 1 << 13;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 384;
 

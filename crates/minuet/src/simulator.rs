@@ -12,6 +12,7 @@
 //! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
 //! | what is leased can be read; after collection only what is kept is there | `world` | pages freed too early or never, snapshots dropped or kept |
 //! | diff(a, b) applied to a is b | `world` | subtrees passed over that differ |
+//! | a merge writes what its three versions say | `world` | changes that it overwrites |
 //! | what is over commits nothing | `world` | commits of the dead, and of clients that are gone |
 //! | everything comes to an end | `world` | locks that stay, requests that nobody answers |
 

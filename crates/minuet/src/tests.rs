@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use pando_memnode::{CoordinatorId, Limits};
 
+use crate::fault::{Fault, plant};
 use crate::simulator::audit::{audit, tip};
 use crate::tree::found;
 use crate::{
-    Change, Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, LeaseId, Probe,
-    Transaction, TreeId, View,
+    Change, Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, LeaseId, Merge,
+    Merged, OnConflict, Probe, Proxy, Transaction, TreeId, View,
 };
 
 fn database(memnodes: u16, page_bytes: usize) -> Database {
@@ -348,6 +349,164 @@ fn a_diff_applied_to_the_old_version_is_the_new_one() {
             }
         }
     }
+}
+
+#[test]
+fn a_diff_trusts_no_cached_node() {
+    let found = |fault| {
+        let mut database = database(1, 384);
+        let config = Config {
+            page_bytes: 384,
+            ..Config::default()
+        };
+        let mut other = Proxy::new(CoordinatorId::of(7, 0), config);
+        let put = |database: &mut Database, key: u8, value: &[u8]| {
+            let put = database.run(|t| {
+                let tip = t.tip()?;
+                TreeId(1).put(t, tip, &[key], value)
+            });
+            put.unwrap()
+        };
+        for key in 0..100 {
+            put(&mut database, key, b"old");
+        }
+        let before = database.run(crate::create_snapshot).unwrap();
+        database.swap_proxy(&mut other);
+        let read = database.run(|t| {
+            let tip = t.tip()?;
+            TreeId(1).get(t, tip, &[99])
+        });
+        read.unwrap();
+        database.swap_proxy(&mut other);
+        // The other proxy remembers the root as it is now; it will be that of a snapshot.
+        put(&mut database, 1, b"new");
+        let after = database.run(crate::create_snapshot).unwrap();
+        database.swap_proxy(&mut other);
+        plant(fault);
+        let changes = diff_all(&mut database, (before, after), b"", 10);
+        plant(None);
+        changes
+            .into_iter()
+            .map(|change| change.key)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(found(None), [[1]]);
+    assert!(found(Some(Fault::DiffCached)).is_empty());
+}
+
+/// Two snapshots with a difference, and a tip that has gone on from the later one.
+fn three(seed: u64) -> (Database, [(View, Model); 2], Model) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut database = database(1 + (seed % 3) as u16, 384);
+    let mut model = Model::new();
+    let mut states = [400, 60].map(|steps| {
+        for _ in 0..steps {
+            step(&mut database, &mut model, &mut random, 30);
+        }
+        let view = database.run(crate::create_snapshot).unwrap();
+        (view, model.clone())
+    });
+    states.reverse();
+    for _ in 0..60 {
+        step(&mut database, &mut model, &mut random, 30);
+    }
+    (database, states, model)
+}
+
+fn merge(database: &mut Database, of: &Merge) -> Merged {
+    let merged = database.run(|t| {
+        let into = t.tip()?;
+        Merge { into, ..*of }.run(t)
+    });
+    merged.unwrap()
+}
+
+fn values(model: &Model) -> BTreeMap<&(TreeId, Vec<u8>), &[u8]> {
+    let entries = model.iter();
+    entries.map(|(key, (_, value))| (key, &**value)).collect()
+}
+
+/// All keys and values of the tip.
+fn at_the_tip(database: &Database) -> BTreeMap<(TreeId, Vec<u8>), Vec<u8>> {
+    let memnodes = database.memnodes().memnodes();
+    let tip = tip(memnodes).unwrap();
+    let contents = audit(memnodes, &[tip], false).unwrap().remove(0);
+    let entries = contents.into_iter().map(|(key, (_, value))| {
+        let (tree, key) = key.split_first_chunk().unwrap();
+        ((TreeId(u32::from_be_bytes(*tree)), key.to_vec()), value)
+    });
+    entries.collect()
+}
+
+#[test]
+fn a_merge_is_of_three_versions() {
+    for seed in 0..9 {
+        let (mut database, [(base, old), (theirs, new)], ours) = three(seed);
+        let policies = [OnConflict::Fail, OnConflict::Ours, OnConflict::Theirs];
+        let on_conflict = policies[(seed % 3) as usize];
+        let of = Merge {
+            base,
+            theirs,
+            into: base,
+            tree: None,
+            on_conflict,
+            dry_run: true,
+        };
+        let before = at_the_tip(&database);
+        let planned = merge(&mut database, &of);
+        assert_eq!(at_the_tip(&database), before, "a dry run changes nothing");
+        let merged = merge(
+            &mut database,
+            &Merge {
+                dry_run: false,
+                ..of
+            },
+        );
+        let plan = planned.keys.iter().map(|key| key.takes_theirs);
+        assert!(plan.eq(merged.keys.iter().map(|key| key.takes_theirs)));
+        let (old, new, ours) = (values(&old), values(&new), values(&ours));
+        let keys: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).copied().collect();
+        let changed = keys.into_iter().filter(|key| old.get(key) != new.get(key));
+        let (mut expected, mut conflicts) = (ours.clone(), 0);
+        for key in changed {
+            let (base, theirs, our) = (old.get(key), new.get(key), ours.get(key));
+            let is_conflict = our != base && our != theirs;
+            conflicts += usize::from(is_conflict);
+            if !is_conflict || on_conflict == OnConflict::Theirs {
+                match theirs {
+                    Some(value) => expected.insert(key, value),
+                    None => expected.remove(key),
+                };
+            }
+        }
+        if on_conflict == OnConflict::Fail && conflicts > 0 {
+            expected = ours;
+        }
+        assert_eq!(merged.conflicts().count(), conflicts);
+        assert!(conflicts > 0, "seed {seed}");
+        let found = at_the_tip(&database);
+        let found: BTreeMap<_, _> = found.iter().map(|(key, value)| (key, &**value)).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_merge_into_a_snapshot_is_refused() {
+    let (mut database, [(base, _), (theirs, _)], _) = three(1);
+    let into = base;
+    let refused = database.run(|t| {
+        let (tree, on_conflict, dry_run) = (None, OnConflict::Ours, false);
+        let merge = Merge {
+            base,
+            theirs,
+            into,
+            tree,
+            on_conflict,
+            dry_run,
+        };
+        merge.run(t)
+    });
+    assert_eq!(refused, Err(Error::ReadOnly));
 }
 
 #[test]

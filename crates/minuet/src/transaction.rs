@@ -11,7 +11,7 @@
 //! | set | what it holds | over runs of an attempt |
 //! |---|---|---|
 //! | `reads` | slots whose sequences the commit compares | kept |
-//! | `dirty` | slots of dirty reads: the cache may lose them before the next run | kept |
+//! | `dirty`, `fresh` | slots of dirty reads: the cache may lose them before the next run | kept |
 //! | `replicas` | replicated slots, compared by content at each participant | kept |
 //! | `writes`, `replica_writes` | what the commit writes | cleared |
 //! | `held` | free slots; those up to `taken` are allocated | kept, `taken` cleared |
@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pando_memnode::{Address, Bytes, CoordinatorId, MemnodeId, Slot, SlotState};
 
 use crate::error::{Error, Stop};
+use crate::fault::{Fault, planted};
 use crate::limits::{Config, TOUCHED_MAX};
 use crate::page::PageEdit;
 use crate::proxy::Proxy;
@@ -78,6 +79,8 @@ pub(crate) enum Written {
 pub(crate) struct Sets {
     pub(crate) reads: BTreeMap<Address, Read>,
     pub(crate) dirty: BTreeMap<Address, SlotState>,
+    /// Those of `dirty` that memnodes gave since the attempt began.
+    pub(crate) fresh: BTreeSet<Address>,
     pub(crate) replicas: BTreeMap<Slot, Replica>,
     pub(crate) writes: BTreeMap<Address, Written>,
     pub(crate) replica_writes: BTreeMap<Slot, Bytes>,
@@ -107,6 +110,7 @@ impl Sets {
         self.begin_run();
         self.reads.clear();
         self.dirty.clear();
+        self.fresh.clear();
         self.replicas.clear();
         self.lists.clear();
     }
@@ -229,6 +233,15 @@ impl<'a> Transaction<'a> {
         let bytes = state.bytes.clone();
         self.sets.dirty.insert(address, state);
         Ok(bytes)
+    }
+
+    /// Reads a slot as it was at some time since the transaction began, whatever is cached.
+    pub(crate) fn fresh_read(&mut self, address: Address) -> Result<Bytes, Stop> {
+        if planted(Fault::DiffCached) || self.sets.fresh.contains(&address) {
+            self.dirty_read(address)
+        } else {
+            self.want(Want::Dirty(address))
+        }
     }
 
     /// Keeps a node that was read dirty for other transactions.

@@ -8,6 +8,7 @@
 //! | removal, merges | `remove` | |
 //! | snapshots | `create_snapshot` | Figure 6 |
 //! | what differs between two versions | `diff` | |
+//! | what one version changed, done to the tip | `merge` | |
 //!
 //! The leaves are read by the transaction, inner nodes dirty. So the commit compares leaves and the
 //! tip alone, unless an inner node changes. In a snapshot nothing is compared.
@@ -31,6 +32,7 @@
 //!   finds out by the address's generation, or by the note.
 
 mod diff;
+mod merge;
 mod read;
 mod remove;
 mod traverse;
@@ -44,6 +46,7 @@ use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
 
 pub use diff::{Change, Diffed};
+pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};
 
 /// What pages say in place of a tree's number: all trees of users are one.

@@ -6,7 +6,7 @@ use crate::job::Program;
 use crate::lease::LeaseId;
 use crate::snapshot::View;
 use crate::transaction::Transaction;
-use crate::tree::{Diffed, Probe, TreeId};
+use crate::tree::{Diffed, Merge, Merged, MergedKey, OnConflict, Probe, TreeId};
 
 /// A key of a tree.
 pub(crate) type Key = (TreeId, Vec<u8>);
@@ -89,6 +89,13 @@ pub(crate) enum Work {
     Unname(u8),
     /// A step of the collection.
     Collect(Step),
+    /// Does to the registers what happened from one snapshot to another.
+    Merge {
+        base: View,
+        theirs: View,
+        tree: TreeId,
+        on_conflict: OnConflict,
+    },
     /// Compares two snapshots.
     Diff {
         views: (View, View),
@@ -119,6 +126,8 @@ pub(crate) struct Script {
     pub(crate) collected: Option<Done>,
     /// What the last run found to differ.
     pub(crate) diffed: Diffed,
+    /// What the last run merged.
+    pub(crate) merged: Merged,
 }
 
 impl Script {
@@ -131,8 +140,28 @@ impl Script {
             made: None,
             collected: None,
             diffed: Diffed::default(),
+            merged: Merged::default(),
         }
     }
+}
+
+/// What a merge read and wrote of the tip.
+fn seen_of(merged: &MergedKey) -> Vec<Seen> {
+    let key = (merged.change.tree, merged.change.key.clone());
+    let mut seen = vec![Seen::Read {
+        key: key.clone(),
+        probe: merged.ours.clone(),
+    }];
+    let theirs = merged.change.after.clone();
+    seen.extend(merged.written.map(|version| match theirs {
+        Some((_, value)) => Seen::Wrote {
+            key,
+            version,
+            value,
+        },
+        None => Seen::Removed { key, version },
+    }));
+    seen
 }
 
 /// One run of a script.
@@ -268,6 +297,24 @@ impl Program for Script {
             Work::Unname(name) => return transaction.unname_snapshot(&[*name]),
             Work::Collect(step) => {
                 self.collected = Some(step.run(transaction)?);
+                return Ok(());
+            }
+            Work::Merge {
+                base,
+                theirs,
+                tree,
+                on_conflict,
+            } => {
+                let merge = Merge {
+                    base: *base,
+                    theirs: *theirs,
+                    into: transaction.tip()?,
+                    tree: Some(*tree),
+                    on_conflict: *on_conflict,
+                    dry_run: false,
+                };
+                self.merged = merge.run(transaction)?;
+                self.seen = self.merged.keys.iter().flat_map(seen_of).collect();
                 return Ok(());
             }
             Work::Diff {

@@ -50,6 +50,7 @@ fn planted_faults_are_found() {
         Fault::LeaseIgnored,
         Fault::LeaseUnchecked,
         Fault::DiffSkip,
+        Fault::MergeBlind,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");

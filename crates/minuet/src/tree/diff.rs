@@ -5,12 +5,16 @@
 //! walked side by side in the order of keys: each side has the nodes from its root to where it is,
 //! and goes back up only as far as the next key needs. The cost follows what changed.
 //!
+//! That holds only of nodes as they are in their versions. A node that is merely cached may point
+//! to a child that has been copied since; a traversal finds that out at the child, but whoever
+//! passes over the child does not. So no node is taken from the cache here.
+//!
 //! What is not here is passed over as well, and wanted; so a wave fetches many nodes at once.
 
 use pando_memnode::Address;
 
 use super::TreeId;
-use super::traverse::visit;
+use super::traverse::visit_exactly;
 use crate::error::Stop;
 use crate::fault::{Fault, planted};
 use crate::limits::{DIFF_LEAVES_MAX, DIFF_WANTED_MAX};
@@ -41,7 +45,7 @@ pub struct Diffed {
 }
 
 /// Which keys are compared.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Range {
     /// From this one, as pages have it.
     pub(super) from: Vec<u8>,
@@ -84,6 +88,13 @@ impl TreeId {
         };
         diff(transaction, (before, after), range, limit)
     }
+}
+
+/// All keys of a tree.
+pub(super) fn range_of(tree: TreeId, transaction: &Transaction<'_>) -> Result<Range, Stop> {
+    let from = tree.key(b"", transaction)?;
+    let end = after_prefix(from.clone());
+    Ok(Range { from, end })
 }
 
 /// The first key after all that begin with `prefix`.
@@ -249,7 +260,7 @@ impl Side {
             self.path.pop();
         }
         if self.path.is_empty() {
-            let page = visit(transaction, self.view, self.view.root, None)?;
+            let page = visit_exactly(transaction, self.view, self.view.root, None)?;
             self.push(self.view.root, page, key)?;
         }
         Ok(())
@@ -272,7 +283,7 @@ impl Side {
         let page = self.top().1;
         let index = page.child_for(key);
         let (child, height) = (page.child(index), page.height());
-        match visit(transaction, self.view, child, Some(height)) {
+        match visit_exactly(transaction, self.view, child, Some(height)) {
             Ok(page) => self.push(child, page, key).map(|()| None),
             Err(Stop::Away) => Ok(Some(index)),
             Err(stop) => Err(stop),

@@ -9,7 +9,7 @@
 //!
 //! If one fails, the transaction starts over, without what it had cached on the way.
 
-use pando_memnode::Address;
+use pando_memnode::{Address, Bytes};
 
 use super::DATA;
 use crate::error::Stop;
@@ -73,13 +73,42 @@ pub(super) fn visit(
     address: Address,
     parent: Option<u8>,
 ) -> Result<Page, Stop> {
-    let is_leaf = parent == Some(1);
-    let bytes = if is_leaf && view.tip {
+    let bytes = if parent == Some(1) && view.tip {
         transaction.read(address)?
     } else {
         transaction.dirty_read(address)?
     };
-    let page = Page::parse(&bytes, address, DATA);
+    let page = checked(transaction, view, &bytes, (address, parent))?;
+    if parent != Some(1) {
+        transaction.keep_cached(address);
+    }
+    Ok(page)
+}
+
+/// As `visit`, but what the node says is so in the version: of the tip, because the commit compares
+/// it, of a snapshot, because it was read after the snapshot was made.
+pub(super) fn visit_exactly(
+    transaction: &mut Transaction<'_>,
+    view: View,
+    address: Address,
+    parent: Option<u8>,
+) -> Result<Page, Stop> {
+    let bytes = if view.tip {
+        transaction.read(address)?
+    } else {
+        transaction.fresh_read(address)?
+    };
+    checked(transaction, view, &bytes, (address, parent))
+}
+
+/// The page that was read, if it can be the node that is looked for.
+fn checked(
+    transaction: &mut Transaction<'_>,
+    view: View,
+    bytes: &Bytes,
+    (address, parent): (Address, Option<u8>),
+) -> Result<Page, Stop> {
+    let page = Page::parse(bytes, address, DATA);
     let fits = |page: &Page| {
         let fits = parent.map_or(page.height() > 0, |parent| page.height() + 1 == parent);
         fits && view.contains(page)
@@ -91,8 +120,5 @@ pub(super) fn visit(
         }
         return Err(Stop::Conflict);
     };
-    if !is_leaf {
-        transaction.keep_cached(address);
-    }
     Ok(page)
 }

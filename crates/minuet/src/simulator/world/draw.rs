@@ -9,7 +9,7 @@ use super::{Held, Life, Violation, World};
 use crate::lease::LeaseId;
 use crate::proxy::JobId;
 use crate::snapshot::View;
-use crate::tree::TreeId;
+use crate::tree::{OnConflict, TreeId};
 
 impl World {
     pub(super) fn key(&mut self) -> Key {
@@ -45,6 +45,17 @@ impl World {
                 name: self.random.u8(1..4),
             },
             1 => Work::Unname(self.random.u8(1..4)),
+            6 => {
+                let other = self.snapshots[first + self.random.usize(0..last)].0;
+                let policies = [OnConflict::Fail, OnConflict::Ours, OnConflict::Theirs];
+                Work::Merge {
+                    base: view,
+                    theirs: other,
+                    // The one without money, which is not to be taken back in part.
+                    tree: TreeId(1),
+                    on_conflict: policies[self.random.usize(0..3)],
+                }
+            }
             draw => match self.hosts[host].lease {
                 None => {
                     self.numbers += 1;

@@ -45,7 +45,9 @@ impl World {
                     from: key,
                     limit,
                 };
-                self.start(0, work)?;
+                // Each host has another cache.
+                let host = self.random.usize(0..self.hosts.len());
+                self.start(host, work)?;
                 self.rest()?;
                 let Diffed { changes, next } = std::mem::take(&mut self.diffed);
                 for change in changes {

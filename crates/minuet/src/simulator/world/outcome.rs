@@ -3,11 +3,12 @@
 use pando_memnode::MinitransactionId;
 
 use super::super::history::Ran;
-use super::super::script::{Script, Work};
+use super::super::script::{Key, Script, Seen, Work};
 use super::{Life, Running, Unheard, Violation, World};
 use crate::error::Error;
 use crate::proxy::JobId;
 use crate::snapshot::View;
+use crate::tree::{Merged, MergedKey, OnConflict, Probe};
 
 impl World {
     pub(super) fn unhear(&mut self, host: usize, life: u64, running: &Running) {
@@ -76,6 +77,9 @@ impl World {
         match ended {
             Ok(()) => {
                 let script = script.clone();
+                if let Work::Merge { on_conflict, .. } = script.work {
+                    self.judge_merge(&script.merged, on_conflict)?;
+                }
                 self.succeeded(which, running.begin, script);
                 Ok(())
             }
@@ -108,9 +112,11 @@ impl World {
             (Work::Renew(id), Error::NoLease) => {
                 !is_valid(lease.is_some_and(|lease| lease.id == *id))
             }
-            (_, Error::Contended)
-            | (Work::Lease { .. } | Work::Name { .. } | Work::Unname(_), Error::NoSnapshot)
-            | (Work::Name { .. }, Error::NameTaken) => true,
+            (work, Error::NoSnapshot) => matches!(
+                work,
+                Work::Lease { .. } | Work::Name { .. } | Work::Unname(_) | Work::Merge { .. }
+            ),
+            (_, Error::Contended) | (Work::Name { .. }, Error::NameTaken) => true,
             _ => false,
         };
         if allowed {
@@ -119,11 +125,41 @@ impl World {
         Err(self.violation(format!("{:?}: {error}", script.work)))
     }
 
+    /// Whether a merge did what it is to do, given the three versions that it saw.
+    fn judge_merge(&self, merged: &Merged, on_conflict: OnConflict) -> Result<(), Violation> {
+        let is_conflict = |key: &&MergedKey| {
+            let value = |entry: &Option<(u64, Vec<u8>)>| entry.clone().map(|(_, value)| value);
+            let (base, theirs) = (value(&key.change.before), value(&key.change.after));
+            key.ours.value != base && key.ours.value != theirs
+        };
+        let conflicts = merged.keys.iter().filter(is_conflict).count();
+        for key in &merged.keys {
+            let theirs = key.change.after.as_ref().map(|(_, value)| value);
+            let changes = key.ours.value.as_ref() != theirs;
+            let expected = match on_conflict {
+                OnConflict::Fail => changes && conflicts == 0,
+                OnConflict::Ours => changes && !is_conflict(&key),
+                OnConflict::Theirs => changes,
+            };
+            if key.written.is_some() != expected {
+                return Err(self.violation(format!("{on_conflict:?} merged {key:?}")));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn succeeded(&mut self, which: usize, begin: u64, script: Script) {
         if self.random.u32(0..16) == 0 {
             self.hosts[which].held = script.used.filter(View::is_tip);
         }
         self.report.committed += 1;
+        if let Work::Merge { base, theirs, .. } = script.work {
+            for MergedKey { change, .. } in &script.merged.keys {
+                let key = (change.tree, change.key.clone());
+                self.saw_past(base, &key, change.before.as_ref());
+                self.saw_past(theirs, &key, change.after.as_ref());
+            }
+        }
         match script.work {
             Work::Past { view, .. } => {
                 let of = self.snapshots.iter().find(|(made, _)| *made == view);
@@ -152,6 +188,21 @@ impl World {
                 };
                 self.ran(ran, script.made);
             }
+        }
+    }
+
+    /// Whoever made a snapshot has read what others read in it.
+    fn saw_past(&mut self, view: View, key: &Key, entry: Option<&(u64, Vec<u8>)>) {
+        let of = self.snapshots.iter().find(|(made, _)| *made == view);
+        let maker = of.expect("a snapshot that was made").1;
+        if let Some((version, value)) = entry {
+            self.history.ran[maker].seen.push(Seen::Read {
+                key: key.clone(),
+                probe: Probe {
+                    version: *version,
+                    value: Some(value.clone()),
+                },
+            });
         }
     }
 
