@@ -219,7 +219,7 @@ fn sweep(transaction: &mut Transaction<'_>, memnode: MemnodeId, from: Slot) -> R
     Ok(Done::Swept { next, freed })
 }
 
-/// The address of a page that no version has.
+/// The address of a page that no version has, nor ever will (MG1 never-again).
 fn garbage(memnode: MemnodeId, slot: Slot, state: &SlotState, list: &[Kept]) -> Option<Address> {
     let life = page::Life::of(&state.bytes)?;
     let copied = life.copied?;

@@ -91,13 +91,15 @@ impl Transaction<'_> {
         self.write_bytes(slot(memnode), bytes.into());
     }
 
-    /// Takes a lease of a snapshot, which must be kept. It then stays while the lease is renewed.
+    /// Takes a lease of a snapshot, which must be kept. It then stays while the lease is renewed
+    /// (MG2 leased-or-gone). A lease of this id from before ends.
     pub fn lease(&mut self, view: View, id: LeaseId) -> Result<(), Stop> {
         if !planted(Fault::LeaseUnchecked) {
             self.require_kept(view)?;
         }
         let home = self.home(id.coordinator);
         let mut leases = self.leases(home)?;
+        leases.retain(|lease| lease.id != id);
         if leases.len() >= LEASES_MAX {
             return Err(Error::TooManyLeases.into());
         }

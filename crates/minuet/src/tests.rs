@@ -1,15 +1,19 @@
 //! Tests of the tree on embedded memnodes, against a map.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use pando_memnode::{CoordinatorId, Limits};
+use pando_memnode::{
+    Address, CoordinatorId, Items, Limits, Memnode, MemnodeId, MinitransactionId, Reply, Request,
+    Sequence, Slot, Write,
+};
 
+use crate::error::Stop;
 use crate::fault::{Fault, plant};
 use crate::simulator::audit::{audit, tip};
 use crate::tree::found;
 use crate::{
-    Change, Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, LeaseId, Merge,
-    Merged, OnConflict, Probe, Proxy, Transaction, TreeId, View,
+    Change, Collector, Config, Database, Embedded, Entry, Error, FIXED_SLOTS, Job, JobId, LeaseId,
+    Merge, Merged, OnConflict, Probe, Proxy, Ticket, Transaction, Transport, TreeId, View,
 };
 
 fn database(memnodes: u16, page_bytes: usize) -> Database {
@@ -221,7 +225,7 @@ fn collect(database: &mut Database, collector: &mut Collector, now: &mut u64, ro
 /// Pages in use.
 fn pages(database: &Database) -> usize {
     let memnodes = database.memnodes().memnodes().iter();
-    let used = memnodes.flat_map(pando_memnode::Memnode::used_slots);
+    let used = memnodes.flat_map(Memnode::used_slots);
     used.filter(|(slot, _)| slot.0 >= FIXED_SLOTS).count()
 }
 
@@ -557,4 +561,133 @@ fn a_snapshot_stays_as_it_was() {
     let past = kept[0].0;
     let refused = database.run(|t| TreeId(1).put(t, past, b"x", b"y"));
     assert_eq!(refused, Err(Error::ReadOnly));
+}
+
+/// Keeps what a proxy sends.
+#[derive(Default)]
+struct Sent(VecDeque<(Ticket, MemnodeId, Request)>);
+
+impl Transport for Sent {
+    fn send(&mut self, ticket: Ticket, to: MemnodeId, request: Request) {
+        self.0.push_back((ticket, to, request));
+    }
+
+    fn receive(&mut self) -> Option<(Ticket, Reply)> {
+        None
+    }
+}
+
+/// Runs a transaction; shows each of its requests after it was answered.
+fn by_hand<R>(
+    nodes: &mut [Memnode],
+    proxy: &mut Proxy,
+    program: impl FnMut(&mut Transaction<'_>) -> Result<R, Stop>,
+    mut answered: impl FnMut(&mut [Memnode], &Request),
+) -> R {
+    let mut job = Job::new(JobId(0), program);
+    let mut ended = job.start(proxy);
+    let mut sent = Sent::default();
+    while ended.is_none() {
+        proxy.flush(&mut sent);
+        let (ticket, to, request) = sent.0.pop_front().expect("a request");
+        let mut replies = Vec::new();
+        nodes[usize::from(to.0)].handle(ticket.0, request.clone(), &mut replies);
+        answered(nodes, &request);
+        for (ticket, reply) in replies {
+            if let Some((_, from)) = proxy.receive(Ticket(ticket), &reply) {
+                ended = ended.or(job.receive(proxy, Ticket(ticket), from, reply));
+            }
+        }
+    }
+    ended.expect("it is over").unwrap()
+}
+
+#[test]
+fn what_comes_in_one_wave_from_two_memnodes_is_of_two_moments() {
+    let (replicated, other) = (Slot(1), Slot(5));
+    let mut nodes = [(); 2].map(|()| Memnode::new(Limits::default()));
+    let write = |nodes: &mut [Memnode], number, value: &[u8]| {
+        for node in nodes {
+            let writes = [replicated, other].map(|slot| Write::Whole(slot, value.into()));
+            let request = Request::Execute {
+                id: MinitransactionId {
+                    coordinator: CoordinatorId::of(3, 0),
+                    number,
+                },
+                settled: 0,
+                items: Items {
+                    writes: writes.to_vec(),
+                    ..Items::default()
+                },
+                wait: 0,
+            };
+            node.handle(0, request, &mut Vec::new());
+        }
+    };
+    write(&mut nodes, 1, b"old");
+    let config = Config {
+        memnodes: 2,
+        ..Config::default()
+    };
+    let mut proxy = Proxy::new(CoordinatorId::default(), config);
+    let address = Address {
+        memnode: MemnodeId(1),
+        slot: other,
+        generation: Sequence(0),
+    };
+    let program = |t: &mut Transaction<'_>| {
+        let (one, other) = (t.replica(replicated), t.read(address));
+        Ok((one?.to_vec(), other?.to_vec()))
+    };
+    let mut asked = 0;
+    let read = by_hand(&mut nodes, &mut proxy, program, |nodes, _| {
+        asked += 1;
+        if asked == 1 {
+            // Between the two requests of the first wave.
+            write(nodes, 2, b"new");
+        }
+    });
+    assert_eq!(read, (b"new".to_vec(), b"new".to_vec()));
+}
+
+#[test]
+fn a_diff_reads_what_changed() {
+    let mut nodes = [Memnode::new(Limits::default())];
+    let config = Config {
+        page_bytes: 384,
+        ..Config::default()
+    };
+    let mut proxy = Proxy::new(CoordinatorId::default(), config);
+    let mut put = |nodes: &mut [Memnode], keys: &[u32]| {
+        let program = |t: &mut Transaction<'_>| {
+            found(t)?;
+            let tip = t.tip()?;
+            for key in keys {
+                TreeId(1).put(t, tip, &key.to_be_bytes(), &keys.len().to_le_bytes())?;
+            }
+            Ok(())
+        };
+        by_hand(nodes, &mut proxy, program, |_, _| {});
+        by_hand(nodes, &mut proxy, crate::create_snapshot, |_, _| {})
+    };
+    let all: Vec<u32> = (0..6000).collect();
+    let before = put(&mut nodes, &all);
+    let changed = [7, 8, 2000, 5990];
+    let after = put(&mut nodes, &changed);
+    let pages = nodes[0].used_slots().count();
+    let mut fresh = Proxy::new(CoordinatorId::of(2, 0), config);
+    let (mut trips, mut read) = (0, 0);
+    let program = |t: &mut Transaction<'_>| TreeId(1).diff(t, (before, after), b"", b"", 100);
+    let diffed = by_hand(&mut nodes, &mut fresh, program, |_, request| {
+        if let Request::Execute { items, .. } = request {
+            read += items.reads.len();
+            trips += 1;
+        }
+    });
+    let keys = diffed.changes.iter().map(|change| change.key.clone());
+    let expected = changed.map(|key| key.to_be_bytes().to_vec());
+    assert_eq!(keys.collect::<Vec<_>>(), expected);
+    // Three leaves of each version and the way to each, through six heights; a wave for each.
+    assert!(pages > 800, "{pages}");
+    assert!(read <= 2 * 3 * 6 && trips <= 6, "{read} in {trips}");
 }
