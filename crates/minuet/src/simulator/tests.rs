@@ -74,11 +74,6 @@ fn an_old_hint_of_a_slot_on_the_way_is_given_up() {
 }
 
 #[test]
-fn what_a_memnode_dropped_comes_again_with_what_was_settled_since() {
-    World::new(310_385, 1000, Planted::Nothing).run().unwrap();
-}
-
-#[test]
 fn transactions_do_not_abort_each_other_for_ever() {
     World::new(104_602, 1000, Planted::Nothing).run().unwrap();
 }
