@@ -33,10 +33,11 @@ impl Server {
                 if ended.is_some() {
                     continue 'again;
                 }
-                if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                // Who answers there may be another test's server, which took the port first.
+                if listens(server.process.id(), port) {
                     return Some(server);
                 }
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
         }
     }
@@ -57,6 +58,23 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Whether the process listens on this port of 127.0.0.1, or of all addresses.
+fn listens(process: u32, port: u16) -> bool {
+    let Ok(files) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
+        return false;
+    };
+    let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    let sockets: Vec<_> = links.collect();
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel's table of sockets");
+    table.lines().any(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        // 0A: listening. The tenth field is the socket's inode.
+        matches!(fields[..], [_, local, _, "0A", _, _, _, _, _, inode, ..]
+            if local.ends_with(&format!(":{port:04X}"))
+                && sockets.contains(&format!("socket:[{inode}]").into()))
+    })
 }
 
 fn free_port() -> u16 {
