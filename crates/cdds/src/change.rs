@@ -12,7 +12,7 @@
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
 use pando_engine::mark::with_mark;
-use pando_pmem::{Full, Offset, Pmem, Writes};
+use pando_pmem::{Offset, Pmem, Purpose, Writes};
 
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
@@ -21,26 +21,38 @@ use crate::tree::{Error, Tree};
 
 /// A node on the way down, and the slot of the child that was taken; of the leaf none.
 #[derive(Clone, Copy, Debug)]
-struct Step {
-    node: Offset,
-    slot: u64,
+pub(crate) struct Step {
+    pub(crate) node: Offset,
+    pub(crate) slot: u64,
 }
 
 /// What is to happen in one node.
 #[derive(Debug, Default)]
-struct Edit {
+pub(crate) struct Edit {
     ends: Vec<u64>,
     begins: Vec<Entry>,
 }
 
+impl Edit {
+    /// An entry begins in the place of the one in a slot.
+    pub(crate) fn replacing(slot: u64, entry: Entry) -> Self {
+        Self {
+            ends: vec![slot],
+            begins: vec![entry],
+        }
+    }
+}
+
 /// What a change has taken, and what it will free.
-struct Work<'t> {
-    taken: Vec<Offset>,
-    freed: Vec<Offset>,
+pub(crate) struct Work<'t> {
+    pub(crate) taken: Vec<Offset>,
+    pub(crate) freed: Vec<Offset>,
     /// The latches of nodes that readers may look at (CL1 marked-before).
     held: Held<'t>,
-    /// It may use what a full pool keeps back: without it, nothing could be removed.
-    in_reserve: bool,
+    /// That of its nodes and separators.
+    pub(crate) purpose: Purpose,
+    /// A node that is copied even if it has free slots.
+    pub(crate) leaves: Offset,
 }
 
 impl<'t> Work<'t> {
@@ -49,7 +61,8 @@ impl<'t> Work<'t> {
             taken: Vec::new(),
             freed: Vec::new(),
             held: Held::new(latches),
-            in_reserve: false,
+            purpose: Purpose::Growth,
+            leaves: Offset::NONE,
         }
     }
 }
@@ -63,35 +76,38 @@ impl<M: Pmem> Tree<M> {
 
     /// The same for what must be kept even in a full pool, and what is small.
     pub(crate) fn put_in_reserve(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        self.put_with(key, value, 0, true)
+        self.put_with(key, value, 0, Purpose::Removal)
     }
 
     /// The same, of a value with an access mark.
     pub(crate) fn put_marked(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<(), Error> {
-        self.put_with(key, value, mark, false)
+        self.put_with(key, value, mark, Purpose::Growth)
     }
 
-    fn put_with(
+    /// The same; `purpose` is the record's. Nodes that hold it are growth, or have the reserve too.
+    pub(crate) fn put_with(
         &mut self,
         key: &[u8],
         value: &[u8],
         mark: u8,
-        in_reserve: bool,
+        purpose: Purpose,
     ) -> Result<(), Error> {
         Self::check_lengths(key, value)?;
         self.begin()?;
         let _window = Writes::new(self.pool.memory());
-        let take = |bytes| self.take(bytes, in_reserve);
+        let take = |bytes| self.allocator.allocate_for(purpose, bytes, self.open);
         let record = record::make(&self.pool, take, (key, value), with_mark(0, mark))?;
         let mut work = self.work();
-        work.in_reserve = in_reserve;
+        if purpose == Purpose::Removal {
+            work.purpose = purpose;
+        }
         work.taken.push(record);
         let begun = Entry::of_key(key, record);
         let changed = self.put_record(key, begun, &mut work);
         self.finish(changed, work)
     }
 
-    fn work(&self) -> Work<'_> {
+    pub(crate) fn work(&self) -> Work<'_> {
         Work::new(&self.shared.latches)
     }
 
@@ -148,16 +164,8 @@ impl<M: Pmem> Tree<M> {
         self.finish(changed, work).map(|()| true)
     }
 
-    fn take(&self, bytes: u64, in_reserve: bool) -> Result<Offset, Full> {
-        if in_reserve {
-            self.allocator.allocate_to_remove(bytes, self.open)
-        } else {
-            self.allocator.allocate(bytes, self.open)
-        }
-    }
-
     /// Frees what a change has made unreachable, or what it has taken in vain.
-    fn finish(&self, changed: Result<(), Error>, work: Work<'_>) -> Result<(), Error> {
+    pub(crate) fn finish(&self, changed: Result<(), Error>, work: Work<'_>) -> Result<(), Error> {
         drop(work.held);
         match &changed {
             Ok(()) => self.free(&work.freed),
@@ -173,7 +181,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// The way from the anchor to the key's leaf.
-    fn descend(&self, key: &[u8]) -> Option<Vec<Step>> {
+    pub(crate) fn descend(&self, key: &[u8]) -> Option<Vec<Step>> {
         let view = self.present();
         let mut node = self.anchor();
         let mut found = node.seen(view).next()?;
@@ -201,7 +209,12 @@ impl<M: Pmem> Tree<M> {
         if level == 0 { fifth } else { fifth.max(2) }
     }
 
-    fn change(&self, path: &[Step], mut edit: Edit, work: &mut Work<'_>) -> Result<(), Error> {
+    pub(crate) fn change(
+        &self,
+        path: &[Step],
+        mut edit: Edit,
+        work: &mut Work<'_>,
+    ) -> Result<(), Error> {
         for depth in (1..path.len()).rev() {
             let node = self.node(path[depth].node);
             let is_root = depth == 1;
@@ -226,7 +239,8 @@ impl<M: Pmem> Tree<M> {
                 continue;
             }
             let is_short = !is_root && after < self.least(node.level);
-            if !is_short && self.change_in_place(node, &edit, work) {
+            let leaves = node.at == work.leaves;
+            if !is_short && !leaves && self.change_in_place(node, &edit, work) {
                 return Ok(());
             }
             edit = self.copy(node, path[depth - 1], &edit, is_short, work)?;
@@ -342,7 +356,9 @@ impl<M: Pmem> Tree<M> {
         work: &mut Work<'_>,
     ) -> Result<Offset, Error> {
         let bytes = bytes_of(level, self.slots);
-        let at = self.take(bytes, work.in_reserve)?;
+        let at = self
+            .allocator
+            .allocate_for(work.purpose, bytes, self.open)?;
         work.taken.push(at);
         Node::make(&self.pool, at, (level, self.slots), self.open, entries);
         Ok(at)
@@ -352,7 +368,7 @@ impl<M: Pmem> Tree<M> {
     fn separator(&self, entry: Entry, child: Offset, work: &mut Work<'_>) -> Result<Entry, Error> {
         let key = Record::at(&self.pool, entry.record).map(Record::key);
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
-        let take = |bytes| self.take(bytes, work.in_reserve);
+        let take = |bytes| self.allocator.allocate_for(work.purpose, bytes, self.open);
         let record = record::make(&self.pool, take, (key, b""), 0)?;
         work.taken.push(record);
         Ok(Entry::separator(key, record, child))

@@ -60,6 +60,7 @@ mod canary;
 mod change;
 mod check;
 mod clean;
+mod compact;
 mod engine;
 mod latch;
 pub mod limits;

@@ -31,7 +31,7 @@ mod pool;
 mod region;
 mod simulated;
 
-pub use allocator::{Allocator, BlockState};
+pub use allocator::{Allocator, BlockState, Purpose, Tally};
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, WordGroup, Words, Writes};
 pub use error::{Full, PoolError};
 pub use filed::Filed;

@@ -43,3 +43,6 @@ pub const JOURNAL_LAP_BYTES: u64 = 64 << 20;
 
 /// Of so many chunks one is kept back for removals: a full pool can still be emptied.
 pub const CHUNKS_PER_RESERVED: u64 = 64;
+
+/// Chunks that are kept back at least, in a pool of many.
+pub const RESERVED_MIN: u64 = 4;

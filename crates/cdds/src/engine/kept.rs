@@ -71,12 +71,14 @@ impl Cdds {
             return Err(Error::TooManySnapshots);
         }
         state.tree.advance(self.clock.current())?;
-        state.write_own()?;
         let epoch = state.tree.open;
         let place = place_of(NAMES, name.as_bytes());
         let value = [&epoch.0.to_le_bytes(), about].concat();
         state.tree.put(&place, &value)?;
+        // Last, as it counts what the name takes.
+        state.write_own()?;
         let kept = state.tree.retain();
+        self.note_retained(&state);
         self.clock.rise_to(state.tree.open);
         debug_assert!(kept.as_ref().is_ok_and(|kept| kept.epoch() == epoch) || kept.is_err());
         Ok(kept?.epoch())
@@ -99,7 +101,9 @@ impl Cdds {
     pub fn release_kept(&self, name: &str) -> Result<(), Error> {
         let mut state = self.write();
         let snapshot = state.named(name)?;
-        state.tree.release(snapshot)
+        let released = state.tree.release(snapshot);
+        self.note_retained(&state);
+        released
     }
 
     /// Makes all trees what they were when this was kept; it stays. Newer ones are lost, if the
@@ -127,6 +131,7 @@ impl Cdds {
         let last = state.frozen.last().copied();
         state.images.retain(|(newest, _), _| Some(*newest) != last);
         state.read_own()?;
+        self.note_retained(&state);
         self.written.store(false, Ordering::Relaxed);
         self.clock.rise_to(state.tree.open);
         self.note_trees();

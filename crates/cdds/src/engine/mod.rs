@@ -6,6 +6,7 @@
 //! | tree | key | value |
 //! |---|---|---|
 //! | [`OWN`] | a tree's number, big-endian | 8 bytes: how many keys it has, or [`DROPPED`] |
+//! | [`OWN`] | none | 8 bytes each: [`Tally::taken`] and [`Tally::waiting`] |
 //! | [`OWN`] | the name of a note, not of four bytes | what the engine's user noted ([`Cdds::set_note`]) |
 //! | [`DEADLINES`] | a deadline, big-endian, and a key in its place | nothing |
 //!
@@ -16,6 +17,7 @@
 //! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | samples, shared |
 //! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
 //! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
+//! | `newest_retained` | whoever makes or drops a snapshot, under `state`: `Release` | `keeps`, `Acquire` |
 //!
 //! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
 //!   an entry begins and ends in the epoch of its commit, and [`Cdds::commit`] makes durable what
@@ -23,7 +25,8 @@
 //! - **CE2 graves-in-memory** The versions of removed keys are kept in memory, until the horizon
 //!   has passed them. After a restart all epochs lie above them (PL2 void-for-ever), so
 //!   (V2 tombstone-horizon) holds without them.
-//! - **CE3 counted** The numbers of keys are written with each commit: opening looks at no key.
+//! - **CE3 counted** The numbers of keys, and how much of the pool is taken, are written with each
+//!   commit: opening looks at no key and no block.
 //! - **CE4 trees-known** A session reads without a lock: keys and values beside the writer
 //!   (CL2 judged-then-followed), and whether a tree is there from what it has learnt itself, which
 //!   holds as long as the generation of trees is the same.
@@ -55,13 +58,14 @@ use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Deadline, Engine, EpochClock, Gauge, Images, Key, SessionLimit, Snapshot, TreeId,
 };
-use pando_pmem::{Mapped, Medium, Pool, PoolError, Protection, Shape};
+use pando_pmem::{Mapped, Medium, Pool, PoolError, Protection, Shape, Tally};
 use pando_sync::LogEpoch;
 
 use self::graves::Graves;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 pub use self::session::CddsSession;
+use self::session::sound;
 use crate::limits::{ENTRIES, VOID_RANGES_LEFT, node_bytes};
 use crate::{Direction, Error, Tree};
 
@@ -73,6 +77,9 @@ const DEADLINES: TreeId = TreeId(NAMES.0 - 1);
 
 /// Instead of a number of keys: the tree was dropped, and some of its keys may be left.
 const DROPPED: u64 = u64::MAX;
+
+/// Bytes that wait are written again when they have changed by one of so many parts of the pool.
+const USAGE_STEPS: u64 = 256;
 
 /// Bytes of an engine in memory of its own.
 const MEMORY_BYTES: u64 = 256 << 20;
@@ -140,6 +147,9 @@ pub struct Cdds {
     generation: AtomicU64,
     /// Something was written since the last commit.
     written: AtomicBool,
+    tally: Arc<Tally>,
+    /// The newest epoch that a snapshot sees, lasting or not; 0: there is none.
+    newest_retained: AtomicU64,
 }
 
 /// A tree among others.
@@ -155,6 +165,8 @@ struct State {
     tree: Tree<Mapped>,
     trees: BTreeMap<TreeId, Counted>,
     next_tree: u32,
+    /// What [`State::write_usage`] wrote last.
+    usage: [u64; 2],
     graves: Graves,
     /// Snapshots, oldest first.
     frozen: BTreeSet<Snapshot>,
@@ -216,6 +228,15 @@ impl State {
                 }
                 ControlFlow::Continue(())
             })?;
+        let (taken, waiting) = match self.tree.get(&own)?.map(<[u8]>::as_chunks) {
+            Some(([taken, waiting], _)) => {
+                (u64::from_le_bytes(*taken), u64::from_le_bytes(*waiting))
+            }
+            // A new pool, or one from before this was noted.
+            _ => self.tree.allocator.count(),
+        };
+        self.usage = [taken, waiting];
+        self.tree.allocator.recall(taken, waiting);
         let above = found.keys().next_back().map_or(0, |last| last.0 + 1);
         self.next_tree = self.next_tree.max(above);
         self.trees = found;
@@ -236,6 +257,28 @@ impl State {
             let place = place_of(OWN, &number.0.to_be_bytes());
             self.tree.put_in_reserve(&place, &keys.to_le_bytes())?;
             counted.changed = false;
+        }
+        self.write_usage()
+    }
+
+    /// Writes how much of the pool is taken (CE3 counted).
+    fn write_usage(&mut self) -> Result<(), Error> {
+        let tally = Arc::clone(self.tree.allocator.tally());
+        let step = tally.bytes_max() / USAGE_STEPS;
+        let waiting = tally.waiting();
+        if self.usage[1].abs_diff(waiting) > step {
+            self.usage[0] = u64::MAX;
+        }
+        // Writing it takes a block the first time, or splits a leaf.
+        while self.usage[0] != tally.taken() {
+            let usage = [tally.taken(), waiting];
+            let noted: Vec<u8> = usage.iter().flat_map(|word| word.to_le_bytes()).collect();
+            match self.tree.put_in_reserve(&place_of(OWN, b""), &noted) {
+                Ok(()) => self.usage = usage,
+                // The next commit notes it. This one must not fail: it is what frees blocks.
+                Err(Error::Full(_)) => break,
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -310,6 +353,34 @@ impl Cdds {
         self.clock.rise_to(state.tree.open);
         self.written.store(false, Ordering::Relaxed);
         Ok(committed)
+    }
+
+    /// Makes room for a size of blocks of which none is free, where others are: some keys move
+    /// ([`Tree::make_room`]), and nothing else changes. The room is there after the next commit and
+    /// another call. A pause of about a millisecond for writers.
+    pub fn make_room(&self, random: u64) {
+        let mut state = self.write();
+        sound(state.tree.advance(self.clock.current()));
+        if sound(state.tree.make_room(random)) {
+            self.written.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// How much of the pool is taken.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Bytes of the pool that are about to be free: nobody sees what they held.
+    #[must_use]
+    pub fn reclaimable_in_pool(&self) -> u64 {
+        // Acquire: as in `keeps`.
+        match self.newest_retained.load(Ordering::Acquire) {
+            0 => self.tally.waiting(),
+            // What a snapshot may see is not.
+            _ => 0,
+        }
     }
 
     /// Whether something was written since the last commit.
@@ -443,14 +514,18 @@ impl Engine for Cdds {
             tree,
             trees: BTreeMap::new(),
             next_tree: 0,
+            usage: [0; 2],
             graves: Graves::default(),
             frozen: BTreeSet::new(),
             images: BTreeMap::new(),
         };
         state.read_own()?;
         clock.rise_to(state.tree.open);
+        let newest = state.tree.retained.last().map_or(0, |newest| newest.0);
         Ok(Arc::new(Self {
             clock,
+            newest_retained: AtomicU64::new(newest),
+            tally: Arc::clone(state.tree.allocator.tally()),
             state: RwLock::new(state),
             generation: AtomicU64::new(1),
             written: AtomicBool::new(false),

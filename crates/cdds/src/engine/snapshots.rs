@@ -1,6 +1,7 @@
 //! Snapshots: views of the tree at an epoch. Nothing is copied.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
 
 use pando_engine::{
     Direction, Images, Key, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, TreeId,
@@ -25,6 +26,7 @@ impl Snapshots for Cdds {
         sound(state.tree.advance(self.clock.current()));
         state.tree.hold(epoch);
         state.frozen.insert(snapshot);
+        self.note_retained(&state);
         Ok(snapshot)
     }
 
@@ -34,6 +36,7 @@ impl Snapshots for Cdds {
         let older = state.frozen.range(..snapshot).next_back().copied();
         let newer = state.frozen.range(snapshot..).nth(1).copied();
         state.frozen.remove(&snapshot);
+        self.note_retained(&state);
         for ((newest, oldest), images) in std::mem::take(&mut state.images) {
             let last = if newest == snapshot {
                 older
@@ -60,9 +63,8 @@ impl Snapshots for Cdds {
     fn settle(&self) {}
 
     fn keeps(&self, version: ValueVersion) -> bool {
-        let state = self.read();
-        let newest = state.frozen.last();
-        newest.is_some_and(|newest| newest.holds(version))
+        // Acquire: pairs with the store in `note_retained`. No lock: a writer asks in its closure.
+        version.epoch().0 <= self.newest_retained.load(Ordering::Acquire)
     }
 
     fn images(&self, snapshot: Snapshot) -> Images {
@@ -77,6 +79,14 @@ impl Snapshots for Cdds {
 
     fn image_trees(&self) -> Vec<TreeId> {
         Vec::new()
+    }
+}
+
+impl Cdds {
+    /// After a snapshot came or went, lasting or not, under the lock of `state`.
+    pub(super) fn note_retained(&self, state: &State) {
+        let newest = state.tree.retained.last().map_or(0, |newest| newest.0);
+        self.newest_retained.store(newest, Ordering::Release);
     }
 }
 

@@ -14,7 +14,7 @@ use pando_engine::{
 use pando_pmem::{Medium, PoolError};
 use pando_sync::LogEpoch;
 
-use super::{Cdds, CddsSession, Options, Place};
+use super::{Cdds, CddsSession, Options, Place, USAGE_STEPS};
 use crate::Error;
 
 const BYTES: u64 = 32 << 20;
@@ -75,6 +75,16 @@ fn crashes_without_a_rest_between_do_not_use_a_pool_up() {
         // What the crash takes.
         put(u64::MAX);
     }
+}
+
+/// CE3 counted, of blocks.
+fn check_tally(engine: &Cdds) {
+    let state = engine.read();
+    let (taken, waiting) = state.tree.allocator.count();
+    assert_eq!(engine.tally().taken(), taken);
+    let step = engine.tally().bytes_max() / USAGE_STEPS;
+    let noted = engine.tally().waiting();
+    assert!(noted.abs_diff(waiting) <= step, "{noted} for {waiting}");
 }
 
 type Model = BTreeMap<TreeId, BTreeMap<Vec<u8>, (ValueVersion, Vec<u8>)>>;
@@ -143,6 +153,7 @@ fn what_was_committed_comes_back_and_nothing_else() {
         for _ in 0..8 {
             let (clock, engine) = file.open().expect("a pool that is sound");
             assert!(clock.current() > newest, "PL2 void-for-ever");
+            check_tally(&engine);
             assert_eq!(contents(&engine, committed.keys().copied()), committed);
             let mut model = committed.clone();
             for _ in 0..random.usize(0..6) {
@@ -159,6 +170,7 @@ fn what_was_committed_comes_back_and_nothing_else() {
             let versions = model.values().flat_map(BTreeMap::values);
             newest = versions.fold(newest, |newest, (version, _)| newest.max(version.epoch()));
             assert_eq!(contents(&engine, model.keys().copied()), model);
+            check_tally(&engine);
             // Dropped as a process that ends is: what is open is lost. Or it is closed in peace.
             if random.u32(0..3) == 0 {
                 engine.rest().expect("there is room");
@@ -243,6 +255,7 @@ fn what_is_kept_by_name_outlives_restarts_and_can_be_gone_back_to() {
     let before = clock.current();
     engine.roll_back("second", true).expect("it is there");
     assert!(holds(&kept[1]));
+    check_tally(&engine);
     assert!(clock.current() >= before);
     assert_eq!(names(&engine), ["first", "second"]);
     engine.release_kept("second").expect("it is there");
@@ -253,6 +266,7 @@ fn what_is_kept_by_name_outlives_restarts_and_can_be_gone_back_to() {
     assert!(matches!(gone, Err(Error::NoName { .. })));
     drop(engine);
     let (_, engine) = file.open().expect("a pool");
+    check_tally(&engine);
     assert_eq!(contents(&engine, kept[0].keys().copied()), kept[0]);
     assert_eq!(names(&engine), ["first"]);
 }

@@ -357,6 +357,52 @@ fn cleaning_can_be_interrupted() {
     assert!(images > 500, "{images} images");
 }
 
+/// A crash while records move to make room, and when their chunk has blocks of another size.
+#[test]
+fn making_room_can_be_interrupted() {
+    let (mut images, mut moved) = (0, 0);
+    for seed in 0..8 * effort().min(3) {
+        let memory = Simulated::recording(sparse(seed));
+        let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
+        let mut tree = Tree::open(pool.into()).expect("a tree");
+        let state = state_of(&tree);
+        for random in 0..3 {
+            moved += u32::from(
+                tree.make_room(seed * 3 + random)
+                    .expect("nothing is damaged"),
+            );
+            tree.commit().unwrap();
+        }
+        // Of a size that was not there; it does not stay.
+        tree.put(&key(200), &[7; 1000]).unwrap();
+        tree.remove(&key(200)).unwrap();
+        tree.commit().unwrap();
+        let trace = tree.pool.memory().trace();
+        let (tried, failure) = failure(&trace, &[state.clone(), state], QUICK);
+        images += tried;
+        assert_eq!(failure, None, "seed {seed}");
+    }
+    assert!(images > 500, "{images} images");
+    assert!(moved > 3, "{moved} chunks");
+}
+
+/// A tree whose chunks have free blocks here and there.
+fn sparse(seed: u64) -> Vec<u64> {
+    let mut tree = create(Simulated::new(2 * POOL_BYTES));
+    let mut rng = Rng::with_seed(seed);
+    for number in 0..48 {
+        tree.put(&key(number), &value(seed)).unwrap();
+    }
+    tree.commit().unwrap();
+    for number in 0..48 {
+        if rng.u8(..3) > 0 {
+            tree.remove(&key(number)).unwrap();
+        }
+    }
+    tree.commit().unwrap();
+    tree.pool.memory().words()
+}
+
 /// What a crash leaves within an epoch of several changes.
 fn start_with_voids(seed: u64) -> Vec<u64> {
     let pool = Pool::open(Simulated::from(start(seed)), SHAPE.node_bytes).expect("a pool");

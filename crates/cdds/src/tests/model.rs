@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use fastrand::Rng;
-use pando_pmem::Simulated;
+use pando_pmem::{Pool, Shape, Simulated};
 
 use super::{create, open};
 use crate::Direction;
+use crate::limits::{ENTRIES, node_bytes};
 use crate::tree::{Error, Snapshot, Tree};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -237,4 +239,59 @@ fn a_tree_grows_and_shrinks_by_levels() {
     }
     let report = tree.check().unwrap();
     assert_eq!((report.keys, report.height), (0, 1));
+}
+
+/// What is free in blocks of one size becomes room for another, and nothing else changes.
+#[test]
+fn room_is_made_for_another_size() {
+    // Nodes do not move; of this size they are few.
+    let shape = Shape {
+        node_bytes: node_bytes(ENTRIES),
+        chunk_bytes: 32768,
+    };
+    let pool = Pool::create(Simulated::new(4 << 20), shape).expect("a pool");
+    let mut tree = Tree::open(pool.into()).expect("a tree");
+    let key = |number: u32| number.to_be_bytes();
+    let mut count = 0;
+    let tally = Arc::clone(tree.allocator.tally());
+    while tally.taken() < tally.bytes_max() / 10 * 9 {
+        tree.put(&key(count), &[1; 60]).unwrap();
+        count += 1;
+        if count % 50 == 0 {
+            tree.commit().unwrap();
+        }
+    }
+    for number in (0..count).filter(|number| number % 4 != 0) {
+        assert!(tree.remove(&key(number)).unwrap());
+        if number % 50 == 1 {
+            tree.commit().unwrap();
+        }
+    }
+    tree.commit().unwrap();
+    let large = [2; 1500];
+    let (mut puts, mut calls) = (0, 0);
+    while puts < 1200 {
+        if tree.put(&key(1_000_000 + puts), &large).is_ok() {
+            puts += 1;
+        } else {
+            tree.make_room(calls).unwrap();
+            tree.commit().unwrap();
+            calls += 1;
+            assert!(calls < 1000, "there is room: {puts} puts");
+        }
+    }
+    assert!(calls > 10, "there was room without: {calls}");
+    let report = tree.check().unwrap();
+    assert_eq!(report.keys, u64::from(count.div_ceil(4) + puts));
+    for number in 0..count {
+        let is_there = number % 4 == 0;
+        let value = tree.get(&key(number)).unwrap();
+        assert_eq!(value, is_there.then_some(&[1; 60][..]), "{number}");
+    }
+    let kept = tree.retain().unwrap();
+    assert!(
+        !tree.make_room(1).unwrap(),
+        "a snapshot may see every block"
+    );
+    tree.release(kept).unwrap();
 }

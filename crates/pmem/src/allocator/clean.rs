@@ -1,10 +1,12 @@
 //! Looks through all of a pool: to rub void epochs out, and for whoever checks it.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use pando_sync::lock;
 
 use super::chunk::{BlockState, Record, Use};
+use super::classes::RECORD_BYTES;
 use super::{Allocator, Slabs};
 use crate::{LINE_BYTES, Mark, Offset, Pmem, Writes};
 
@@ -36,12 +38,28 @@ impl<M: Pmem> Allocator<M> {
         });
     }
 
+    /// Bytes of blocks that are taken, and of those that wait for the horizon, as a look at every
+    /// block finds them: what [`Allocator::tally`] keeps without one.
+    pub fn count(&self) -> (u64, u64) {
+        let (mut taken, mut waiting, horizon) = (0, 0, self.horizon());
+        self.blocks(|_, bytes, state| {
+            let record = self.classes.exactly(bytes).map_or(0, |_| RECORD_BYTES);
+            match state {
+                BlockState::Taken => taken += bytes + record,
+                BlockState::Freed(epoch) if epoch > horizon => waiting += bytes + record,
+                _ => {}
+            }
+        });
+        (taken, waiting)
+    }
+
     /// Forgets everything but what the pool says, after a rollback. Nobody allocates meanwhile.
     pub fn forget(&self) {
         for slabs in &self.slabs {
             *lock(slabs) = Slabs::default();
         }
         lock(&self.supply).forget();
+        self.emptying.store(0, Ordering::Relaxed);
     }
 
     fn each_record(&self, chunks: Range<u64>, mut visit: impl FnMut(Record, Offset, u64)) {

@@ -25,7 +25,7 @@
 //! |---|---|
 //! | free blocks of the chunk in hand, chunks worth a look | a mutex per size |
 //! | chunks not looked at yet, empty ones, freed spans | `supply` |
-//! | lines to flush | `dirty` |
+//! | lines to flush, freed bytes that wait | `unsettled` |
 //!
 //! A mutex of a size is only tried while another one is held.
 //!
@@ -35,7 +35,9 @@
 mod chunk;
 mod classes;
 mod clean;
+mod emptying;
 mod supply;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -49,8 +51,10 @@ use pando_sync::{LogEpoch, lock};
 
 pub use self::chunk::BlockState;
 use self::chunk::{Record, Use, descriptor_at};
-use self::classes::{Classes, Slab};
+use self::classes::{Classes, RECORD_BYTES, Slab};
 use self::supply::Supply;
+use self::tally::Freed;
+pub use self::tally::Tally;
 use crate::limits::POOL_UNIT_BYTES;
 use crate::pool::DESCRIPTORS_AT;
 use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError, Writes};
@@ -73,13 +77,38 @@ struct Slabs {
     exhausted: Option<(u64, u64)>,
 }
 
+/// What a commit, or the horizon, has still to do.
+#[derive(Debug, Default)]
+struct Unsettled {
+    /// Lines whose change is not flushed yet, by number.
+    lines: Vec<u64>,
+    freed: Freed,
+}
+
+impl Unsettled {
+    fn soil(&mut self, at: Offset) {
+        let (line, lines) = (at.get() / LINE_BYTES, &mut self.lines);
+        if lines.last() == Some(&line) {
+            return;
+        }
+        if lines.len() == lines.capacity() {
+            // There are no more different ones than lines of records.
+            lines.sort_unstable();
+            lines.dedup();
+        }
+        lines.push(line);
+    }
+}
+
 /// What a block is wanted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+pub enum Purpose {
     /// More data.
     Growth,
-    /// Less of it.
+    /// Less of it, or what is small: it may use what a full pool keeps back.
     Removal,
+    /// The same data elsewhere ([`Allocator::choose_to_empty`]): it takes no chunk, to gain one.
+    Moving,
 }
 
 /// Gives the blocks of a pool out and takes them back.
@@ -90,8 +119,10 @@ pub struct Allocator<M> {
     first_chunk: Offset,
     slabs: Box<[Mutex<Slabs>]>,
     supply: Mutex<Supply>,
-    /// Lines whose change is not flushed yet, by number.
-    dirty: Mutex<Vec<u64>>,
+    unsettled: Mutex<Unsettled>,
+    /// The number of the chunk that is being emptied, and 1; 0: none is.
+    emptying: AtomicU64,
+    tally: Arc<Tally>,
     /// Per chunk: blocks freed since it was last looked at.
     freed: Box<[AtomicU32]>,
     frees: AtomicU64,
@@ -121,7 +152,9 @@ impl<M: Pmem> Allocator<M> {
         Ok(Self {
             slabs: (0..classes.count()).map(|_| Mutex::default()).collect(),
             supply: Mutex::new(Supply::new(used, chunks, classes.count())),
-            dirty: Mutex::default(),
+            unsettled: Mutex::default(),
+            emptying: AtomicU64::new(0),
+            tally: Arc::new(Tally::new(supply::growth_max(chunks) * chunk_bytes)),
             freed: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             frees: AtomicU64::new(0),
             horizon: AtomicU64::new(0),
@@ -143,28 +176,34 @@ impl<M: Pmem> Allocator<M> {
         self.allocate_for(Purpose::Growth, bytes, epoch)
     }
 
-    /// The same for a removal that needs a block to free others: it may use what a full pool keeps
-    /// back.
-    pub fn allocate_to_remove(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
-        self.allocate_for(Purpose::Removal, bytes, epoch)
-    }
-
-    fn allocate_for(&self, purpose: Purpose, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
+    /// The same for another purpose.
+    pub fn allocate_for(
+        &self,
+        purpose: Purpose,
+        bytes: u64,
+        epoch: LogEpoch,
+    ) -> Result<Offset, Full> {
         debug_assert!(epoch > self.horizon(), "epoch {epoch} is not open");
         let _window = Writes::new(self.pool.memory());
         let Some(class) = self.classes.of(bytes) else {
             return self.allocate_span(purpose, bytes, epoch);
         };
+        let block = self.take_block(purpose, class, epoch);
+        block.ok_or(Full { bytes })
+    }
+
+    fn take_block(&self, purpose: Purpose, class: usize, epoch: LogEpoch) -> Option<Offset> {
         let mut slabs = lock(&self.slabs[class]);
         loop {
             if let Some(index) = slabs.free.pop() {
                 let (record, block) = self.block(slabs.chunk, class, u64::from(index));
                 record.take(&self.pool, epoch);
-                self.soil(record);
-                return Ok(block);
+                self.soil_line(record.0);
+                self.tally.take(self.slab(class).block_bytes + RECORD_BYTES);
+                return Some(block);
             }
             if !self.refill(&mut slabs, class, purpose) {
-                return Err(Full { bytes });
+                return None;
             }
         }
     }
@@ -184,7 +223,15 @@ impl<M: Pmem> Allocator<M> {
         );
         let _window = Writes::new(self.pool.memory());
         record.free(&self.pool, epoch);
-        self.soil(record);
+        let bytes = match of_slab {
+            Some((_, slab)) => slab.block_bytes + RECORD_BYTES,
+            None => self.span_bytes(chunk),
+        };
+        {
+            let mut unsettled = lock(&self.unsettled);
+            unsettled.soil(record.0);
+            unsettled.freed.free(&self.tally, bytes, epoch);
+        }
         self.frees.fetch_add(1, Ordering::Relaxed);
         match of_slab {
             None => lock(&self.supply).free_span(chunk, epoch),
@@ -212,10 +259,7 @@ impl<M: Pmem> Allocator<M> {
         let (record, of_slab) = self.record_at(chunk, at);
         let bytes = match of_slab {
             Some((_, slab)) => slab.block_bytes,
-            None => match self.use_of(chunk) {
-                Use::Span(chunks) => chunks * self.chunk_bytes,
-                _ => unreachable!("{at} begins a span"),
-            },
+            None => self.span_bytes(chunk),
         };
         (record.judge(&self.pool), bytes)
     }
@@ -223,7 +267,7 @@ impl<M: Pmem> Allocator<M> {
     /// Sends what changed of records and chunks on its way to memory. Called before every commit,
     /// by the thread that commits (PA2).
     pub fn settle(&self) {
-        let mut lines = mem::take(&mut *lock(&self.dirty));
+        let mut lines = mem::take(&mut lock(&self.unsettled).lines);
         lines.sort_unstable();
         lines.dedup();
         for line in lines {
@@ -237,30 +281,34 @@ impl<M: Pmem> Allocator<M> {
     pub fn set_horizon(&self, horizon: LogEpoch) {
         // Release: pairs with the load in `horizon`. Whoever takes a block that was let go sees
         // that nobody reads it any more.
-        self.horizon.fetch_max(horizon.0, Ordering::Release);
+        let before = self.horizon.fetch_max(horizon.0, Ordering::Release);
+        if before < horizon.0 {
+            lock(&self.unsettled).freed.pass(&self.tally, horizon);
+        }
+    }
+
+    /// How much of the pool its blocks take: since the opening, unless [`Allocator::recall`] has
+    /// said what was taken before.
+    pub fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Lets [`Allocator::tally`] begin with what was taken, and waiting, at the committed epoch:
+    /// after an opening, or a rollback. Nobody allocates meanwhile.
+    pub fn recall(&self, taken: u64, waiting: u64) {
+        let waiting = (waiting, self.pool.committed());
+        let mut unsettled = lock(&self.unsettled);
+        unsettled.freed.recall(&self.tally, taken, waiting);
+        unsettled.freed.pass(&self.tally, self.horizon());
     }
 
     fn horizon(&self) -> LogEpoch {
         LogEpoch(self.horizon.load(Ordering::Acquire))
     }
 
-    /// Notes that a record's line has to be flushed.
-    fn soil(&self, record: Record) {
-        self.soil_line(record.0);
-    }
-
+    /// Notes that a line has to be flushed.
     fn soil_line(&self, at: Offset) {
-        let line = at.get() / LINE_BYTES;
-        let mut dirty = lock(&self.dirty);
-        if dirty.last() == Some(&line) {
-            return;
-        }
-        if dirty.len() == dirty.capacity() {
-            // There are no more different ones than lines of records.
-            dirty.sort_unstable();
-            dirty.dedup();
-        }
-        dirty.push(line);
+        lock(&self.unsettled).soil(at);
     }
 
     /// Gets free blocks into an empty hand; whether there are any.
@@ -288,6 +336,9 @@ impl<M: Pmem> Allocator<M> {
         }
         if self.look_everywhere(slabs, class) {
             return true;
+        }
+        if purpose == Purpose::Moving {
+            return false;
         }
         self.empty_slabs(slabs, class, &mut supply);
         if let Some(chunk) = supply.take_chunk(self, purpose) {
@@ -335,6 +386,9 @@ impl<M: Pmem> Allocator<M> {
     /// Takes the free blocks of a chunk in hand; whether it has any.
     fn look_at(&self, slabs: &mut Slabs, class: usize, chunk: u64) -> bool {
         debug_assert!(slabs.free.is_empty(), "blocks in hand would be forgotten");
+        if self.emptying() == Some(chunk) {
+            return false;
+        }
         let slab = self.slab(class);
         // Before the look: what is freed during it is counted anew.
         self.freed[chunk as usize].store(0, Ordering::Relaxed);
@@ -387,6 +441,14 @@ impl<M: Pmem> Allocator<M> {
             Use::Empty | Use::Damaged => true,
         };
         if can_be { used_for } else { Use::Damaged }
+    }
+
+    /// Bytes of a span that begins there.
+    fn span_bytes(&self, chunk: u64) -> u64 {
+        match self.use_of(chunk) {
+            Use::Span(chunks) => chunks * self.chunk_bytes,
+            _ => unreachable!("a span begins in chunk {chunk}"),
+        }
     }
 
     /// The class of a slab that [`Allocator::use_of`] has found.

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use pando_sync::{LogEpoch, lock};
 
 use super::chunk::{BlockState, Record, Use, descriptor_at};
 use super::{Allocator, Purpose, Slabs};
-use crate::limits::CHUNKS_PER_RESERVED;
+use crate::limits::{CHUNKS_PER_RESERVED, RESERVED_MIN};
 use crate::pool::{CHUNKS_AT, sealed, unsealed};
 use crate::{Full, Mark, Offset, Pmem, Pool, PoolError, WORD_BYTES};
 
@@ -54,6 +53,13 @@ pub(super) fn chunks_used<M: Pmem>(pool: &Pool<M>, chunks: u64) -> Result<u64, P
     }
 }
 
+/// Chunks of so many that data may grow into.
+pub(super) fn growth_max(chunks: u64) -> u64 {
+    // One for each size that removals and commits take, where that is not most of the pool.
+    let least = RESERVED_MIN.min(chunks / 16);
+    chunks - (chunks / CHUNKS_PER_RESERVED).max(least)
+}
+
 impl Supply {
     pub(super) fn new(used: u64, chunks: u64, classes: usize) -> Self {
         Self {
@@ -73,6 +79,11 @@ impl Supply {
 
     pub(super) fn used(&self) -> u64 {
         self.used
+    }
+
+    /// Takes back a chunk in which nothing is taken.
+    pub(super) fn give_back(&mut self, chunk: u64) {
+        self.empty.insert(chunk);
     }
 
     pub(super) fn free_span(&mut self, chunk: u64, epoch: LogEpoch) {
@@ -142,8 +153,12 @@ impl Supply {
     /// Whether so many chunks leave what is kept back for removals.
     fn may_take(&self, chunks: u64, purpose: Purpose) -> bool {
         let left = self.empty.len() as u64 + (self.chunks - self.used);
-        let reserved = self.chunks / CHUNKS_PER_RESERVED;
-        purpose == Purpose::Removal || left >= chunks + reserved
+        let reserved = self.chunks - growth_max(self.chunks);
+        match purpose {
+            Purpose::Growth => left >= chunks + reserved,
+            Purpose::Removal => true,
+            Purpose::Moving => false,
+        }
     }
 
     /// Takes chunks that were never used.
@@ -233,6 +248,7 @@ impl<M: Pmem> Allocator<M> {
             taken = supply.take_span(self, chunks, purpose);
         }
         let first = taken.ok_or(Full { bytes })?;
+        self.tally.take(chunks * self.chunk_bytes);
         self.describe_span(first, chunks, epoch);
         Ok(self.chunk_at(first))
     }
@@ -264,29 +280,11 @@ impl<M: Pmem> Allocator<M> {
 
     fn empty_class(&self, slabs: &mut Slabs, class: usize, supply: &mut Supply) {
         let used_for = Use::Slab(self.classes.bytes(class));
-        let horizon = self.horizon();
         for chunk in 0..supply.used() {
-            let is_empty = || {
-                (0..self.slab(class).blocks).all(|index| {
-                    match self.block(chunk, class, index).0.judge(&self.pool) {
-                        BlockState::Free => true,
-                        BlockState::Freed(epoch) => epoch <= horizon,
-                        BlockState::Taken | BlockState::Damaged => false,
-                    }
-                })
-            };
-            if self.use_of(chunk) != used_for || supply.empty.contains(&chunk) || !is_empty() {
-                continue;
+            let is_left = self.use_of(chunk) != used_for || supply.empty.contains(&chunk);
+            if !is_left && self.emptying() != Some(chunk) && self.is_empty(chunk, class) {
+                self.take_slab_back(slabs, class, supply, chunk);
             }
-            if slabs.chunk == chunk {
-                slabs.free.clear();
-            }
-            slabs
-                .candidates
-                .retain(|(candidate, _)| *candidate != chunk);
-            supply.found[class].retain(|found| *found != chunk);
-            self.freed[chunk as usize].store(0, Ordering::Relaxed);
-            supply.empty.insert(chunk);
         }
     }
 }

@@ -119,6 +119,38 @@ fn what_was_freed_is_given_out_again_when_the_horizon_has_passed() {
 }
 
 #[test]
+fn the_tally_is_what_a_look_at_every_block_finds() {
+    let allocator = fresh();
+    let (mut rng, mut blocks) = (Rng::with_seed(7), Vec::new());
+    let tally =
+        |allocator: &Allocator<Simulated>| (allocator.tally().taken(), allocator.tally().waiting());
+    for number in 1..300 {
+        let epoch = begin(&allocator, number);
+        for _ in 0..4 {
+            let bytes = [24, 200, 480, 1500][rng.usize(..4)];
+            blocks.extend(allocator.allocate(bytes, epoch));
+            if rng.bool() && !blocks.is_empty() {
+                let at = blocks.swap_remove(rng.usize(..blocks.len()));
+                allocator.free(at, epoch);
+            }
+        }
+        allocator.settle();
+        allocator.pool().commit(epoch).unwrap();
+        if rng.u8(..8) == 0 {
+            allocator.set_horizon(epoch);
+            // Where many epochs wait, some pass together, later.
+            assert_eq!(tally(&allocator).1, 0);
+        }
+        assert_eq!(tally(&allocator), allocator.count());
+    }
+    let (taken, waiting) = tally(&allocator);
+    allocator.forget();
+    allocator.recall(taken, waiting);
+    assert_eq!(tally(&allocator), allocator.count());
+    assert!(taken <= allocator.tally().bytes_max());
+}
+
+#[test]
 fn room_of_one_size_becomes_room_of_another() {
     let allocator = fresh();
     let mut epoch = LogEpoch(0);
@@ -161,11 +193,13 @@ fn a_block_that_still_waits_is_found_once_the_horizon_moves() {
 fn a_full_pool_has_room_for_removals() {
     for bytes in [100, 400, 1000] {
         let allocator = allocator(Simulated::new(256 * 1024));
-        let reserved = allocator.freed.len() as u64 / crate::limits::CHUNKS_PER_RESERVED;
-        assert_eq!(reserved, 3);
+        let chunks = allocator.freed.len() as u64;
+        let reserved = chunks - supply::growth_max(chunks);
+        assert_eq!(reserved, crate::limits::RESERVED_MIN);
         let epoch = begin(&allocator, 1);
         fill(&allocator, bytes, epoch);
-        let removals = std::iter::from_fn(|| allocator.allocate_to_remove(bytes, epoch).ok());
+        let removals =
+            std::iter::from_fn(|| allocator.allocate_for(Purpose::Removal, bytes, epoch).ok());
         let removals = removals.count() as u64;
         let slab = allocator
             .classes
