@@ -39,6 +39,8 @@ pub struct Client {
     pub(crate) delayed: bool,
     /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::memory`).
     pub(crate) waits_since: Option<Microseconds>,
+    /// When the engine's pool had no block for its request (see `turn::memory`).
+    pub(crate) refusals: Option<Refusals>,
     /// Keys of a memcached request that were answered before its output was full.
     pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
@@ -47,6 +49,13 @@ pub struct Client {
     pub(crate) uses: Option<Arc<NamedSnapshot>>,
     /// Of the current run.
     pub(crate) undo: Option<Box<Undo>>,
+}
+
+/// The first and the last time that a request was refused, which runs again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusals {
+    pub(crate) since: Microseconds,
+    pub(crate) last: Microseconds,
 }
 
 /// What the current run has changed of a client besides its settings (RR1 effects-once).
@@ -121,6 +130,7 @@ impl Client {
             unacknowledged: LogEpoch::NONE,
             delayed: false,
             waits_since: None,
+            refusals: None,
             answered_keys: 0,
             transaction: None,
             watches: Watches::default(),

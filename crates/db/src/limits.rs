@@ -195,11 +195,20 @@ pub const EVICT_ROUNDS_MAX: usize = 16;
 pub(crate) const MEMORY_WAIT: Microseconds = Microseconds(1000);
 /// See [`MEMORY_WAIT`].
 pub(crate) const MEMORY_WAIT_MAX: Microseconds = Microseconds(1_000_000);
+/// Refusals of a client that lie further apart are those of different requests.
+pub(crate) const REFUSALS_APART: Microseconds = Microseconds(100_000);
 
 /// The share of the limit that eviction leaves free, and its bound in bytes.
 pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;
 /// See [`EVICT_HEADROOM_SHARE`].
 pub(crate) const EVICT_HEADROOM_MAX: usize = 16 * 1024 * 1024;
+
+/// The share of an engine's pool that eviction leaves free.
+pub(crate) const POOL_SPARE_SHARE: usize = 16;
+
+/// The share of the pool up to which that grows while writes find no block: what one request can
+/// cost the others.
+pub(crate) const POOL_SPARE_SHARE_MAX: usize = 3;
 
 /// The share of the limit by which the memory in use may exceed it while evicted memory is being
 /// reclaimed.

@@ -113,8 +113,10 @@ impl Store {
         on!(Store, self, engine => engine.len(tree))
     }
 
+    /// Bytes about to be reclaimed, in memory and in the engine's pool.
     pub(crate) fn reclaimable_bytes(&self) -> usize {
-        on!(Store, self, engine => engine.reclaimable_bytes())
+        let in_pool = self.pooled().map_or(0, |pool| pool.reclaimable_in_pool());
+        on!(Store, self, engine => engine.reclaimable_bytes()) + in_pool as usize
     }
 
     /// See [`Emptying::idle_bytes`]; none if memory is not the engine's own.

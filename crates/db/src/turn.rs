@@ -513,8 +513,8 @@ impl<'t> Turn<'t> {
         Progress::Done
     }
 
-    /// Runs one command, of which the host is notified, under the gates it needs; an error becomes
-    /// its reply.
+    /// Runs one command outside of EXEC, of which the host is notified, under the gates it needs;
+    /// an error becomes its reply.
     fn run(
         &mut self,
         client: &mut Client,
@@ -528,6 +528,13 @@ impl<'t> Turn<'t> {
             return self.run_until_it_counts(client, spec, request, reply, host);
         }
         let result = self.run_unobserved(client, spec, request, reply, host);
+        if let Err(CommandError::PoolFull) = result
+            && let Some(until) = self.retry_with_room(client)
+        {
+            reply.rewind(start);
+            return Progress::put_off(until);
+        }
+        client.refusals = None;
         answer(client, spec, request, Ran { start, result }, reply, host)
     }
 

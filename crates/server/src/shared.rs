@@ -279,8 +279,8 @@ impl Shared {
 
     /// Sets the listening addresses; once, when everything else is ready.
     pub fn set_listening(&self, listening: Listening) {
-        self.memory_at_start
-            .store(self.memory_used(), Ordering::Relaxed);
+        let allocated = (self.database.options().memory)();
+        self.memory_at_start.store(allocated, Ordering::Relaxed);
         let first = self.listening.set(listening).is_ok();
         assert!(first, "the server begins to listen once");
     }
@@ -398,10 +398,11 @@ impl Shared {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Bytes of memory that the process has allocated, by its own count.
+    /// Bytes of memory in use: what the process has allocated, by its own count, and what an
+    /// engine's pool holds.
     #[must_use]
     pub fn memory_used(&self) -> usize {
-        (self.database.options().memory)()
+        self.database.memory_used()
     }
 
     /// What was allocated before the first key.

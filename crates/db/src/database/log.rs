@@ -41,6 +41,13 @@ impl Database {
         self.acknowledgement.want(epoch, &self.gates, clock)
     }
 
+    /// Registers a wish for what was written so far to be durable soon, within a turn.
+    pub(crate) fn hurry(&self) {
+        if let Some(log) = self.acknowledgement.log() {
+            log.want(self.epochs.current());
+        }
+    }
+
     /// The recent duration of a write to the log, with its sync, in nanoseconds; 0 without a log.
     #[must_use]
     pub fn write_ns(&self) -> u64 {

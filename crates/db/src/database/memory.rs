@@ -28,6 +28,18 @@ impl Database {
         self.memory.set_policy(policy);
     }
 
+    /// Bytes of memory in use: what is allocated, and what an engine's pool holds.
+    #[must_use]
+    pub fn memory_used(&self) -> usize {
+        self.memory.allocated()
+    }
+
+    /// Bytes that an engine's pool holds, those about to be free included; 0 without one.
+    #[must_use]
+    pub fn pool_bytes(&self) -> usize {
+        self.memory.pool_bytes()
+    }
+
     /// Whether more memory is in use than allowed: writes that need some are refused if no key can
     /// be evicted.
     #[must_use]
@@ -85,7 +97,7 @@ impl Database {
     /// Whether a command that needs memory may run at once.
     #[inline]
     pub(crate) fn has_memory(&self) -> bool {
-        self.memory.bytes_max() == 0 || self.is_below_line()
+        !self.memory.is_limited() || self.is_below_line()
     }
 
     fn is_below_line(&self) -> bool {
@@ -118,8 +130,11 @@ impl Database {
         // In this order: what is reclaimed in between counts as evicted, not as in use.
         let reclaimable = self.store.reclaimable_bytes();
         let used = self.memory.in_use();
-        used.saturating_sub(reclaimable + idle_bytes)
-            .saturating_sub(line)
+        let of_memory = used
+            .saturating_sub(reclaimable + idle_bytes)
+            .saturating_sub(line);
+        let of_pool = self.memory.pool_excess().saturating_sub(reclaimable);
+        of_memory.max(of_pool)
     }
 
     /// Whether writes that need memory are refused, after everything evictable was evicted.
@@ -140,8 +155,8 @@ impl Database {
     /// Bytes of tombstones that WATCH may hold back: less when there is a memory limit.
     pub(crate) fn watch_buried_bytes_max(&self) -> u64 {
         let most = match (self.eviction_line(), self.max_memory()) {
-            (Some(line), _) => line / 128,
-            (None, 0) => return limits::WATCH_BURIED_BYTES_MAX,
+            (Some(line), 1..) => line / 128,
+            (_, 0) => return limits::WATCH_BURIED_BYTES_MAX,
             (None, max_memory) => max_memory / 16,
         };
         limits::WATCH_BURIED_BYTES_MAX.min(most as u64)

@@ -106,7 +106,7 @@ impl Database {
             gates: Gates::new(options.sessions_max),
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
             cursors: Cursors::default(),
-            memory: MemoryLimit::new(options.memory),
+            memory: MemoryLimit::new(options.memory, parts.store.pooled().cloned()),
             opened: options.clock.now().milliseconds(),
             options,
             acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),

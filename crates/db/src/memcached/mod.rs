@@ -141,6 +141,13 @@ impl Turn<'_> {
             }
             Ok(_) => self.authenticate_memcached(client, verb, line, reply, host),
         };
+        if let Err(Refusal::Keyspace(CommandError::PoolFull)) = result
+            && let Some(until) = self.retry_with_room(client)
+        {
+            reply.rewind(start);
+            return Progress::put_off(until);
+        }
+        client.refusals = None;
         if reply.is_over() {
             result = Err(error::REPLY_TOO_LARGE.into());
         }

@@ -79,7 +79,9 @@ impl Turn<'_> {
                 let request = std::mem::take(&mut queued.request);
                 let (spec, request) = (queued.spec, request.as_request());
                 host.starting(client, spec, request);
-                self.run(client, spec, request, reply, host)
+                let start = reply.position();
+                let result = self.run_unobserved(client, spec, request, reply, host);
+                answer(client, spec, request, Ran { start, result }, reply, host)
             };
             match ran {
                 Progress::Done => {}

@@ -16,6 +16,7 @@ use super::{HeldGates, Host, Turn, is_exec};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
 use crate::commands;
+use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
 use crate::progress::Handled;
@@ -79,6 +80,11 @@ impl Turn<'_> {
             let reply_bytes = reply.position() - start;
             host.finished(client, spec, request, reply_bytes, None);
             Progress::Done
+        } else if let Err(CommandError::PoolFull) = result
+            && let Some(until) = self.retry_with_room(client)
+        {
+            reply.rewind(start);
+            Progress::put_off(until)
         } else {
             let ran = Ran { start, result };
             answer(client, spec, request, ran, reply, host)

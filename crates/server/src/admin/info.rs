@@ -263,6 +263,7 @@ fn log(report: &mut Report<'_, '_, '_, '_>) {
     } else if database.is_durable() {
         let pool = &database.options().pool;
         report.line("pool_bytes", pool.bytes);
+        report.line("pool_used_bytes", database.pool_bytes());
         report.line("pool_note", pool.promise());
         report.line("log_epoch_durable", database.durable());
     } else {

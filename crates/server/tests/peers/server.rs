@@ -37,7 +37,7 @@ impl Server {
                 if listens(server.process.id(), port) {
                     return Some(server);
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::yield_now();
             }
         }
     }

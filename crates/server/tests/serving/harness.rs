@@ -50,6 +50,35 @@ impl Drop for Folder {
     }
 }
 
+/// A pool of `cdds` in shared memory, which goes with its guard.
+#[derive(Debug)]
+pub(crate) struct Pool(PathBuf);
+
+impl Pool {
+    pub(crate) fn new(name: &str) -> Self {
+        let name = format!("pando-serving-{}-{name}", std::process::id());
+        Self(PathBuf::from("/dev/shm").join(name))
+    }
+
+    /// A server on it, `sync`, so that whatever was answered has lasted.
+    pub(crate) fn serve(&self, more: &[&str]) -> TestServer {
+        let file = self.0.to_str().expect("text");
+        let mut flags = vec!["--engine", "cdds", "--pmem", file];
+        for default in [["--pmem-size", "64mb"], ["--durability", "sync"]] {
+            if !more.contains(&default[0]) {
+                flags.extend(default);
+            }
+        }
+        TestServer::start(&[&flags, more].concat())
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// A running server; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct TestServer {

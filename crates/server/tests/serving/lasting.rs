@@ -1,31 +1,6 @@
 //! Snapshots that last: kept by the pool of `cdds`, listed after a `kill -9`, and gone back to.
 
-use std::path::PathBuf;
-
-use crate::harness::{TestServer, Wire};
-
-/// A pool in shared memory, which goes with its guard.
-struct Pool(PathBuf);
-
-impl Pool {
-    fn new(name: &str) -> Self {
-        let name = format!("pando-lasting-{}-{name}", std::process::id());
-        Self(PathBuf::from("/dev/shm").join(name))
-    }
-
-    /// A server on it, `sync`, so that whatever was answered has lasted.
-    fn serve(&self, more: &[&str]) -> TestServer {
-        let file = self.0.to_str().expect("text");
-        let flags = ["--engine", "cdds", "--pmem", file, "--pmem-size", "64mb"];
-        TestServer::start(&[&flags, &["--durability", "sync"][..], more].concat())
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use crate::harness::{Pool, TestServer, Wire};
 
 /// The server, killed and started again.
 fn killed(pool: &Pool, server: TestServer) -> (TestServer, Wire) {

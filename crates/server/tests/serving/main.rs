@@ -14,6 +14,7 @@ mod kept;
 mod lasting;
 mod malformed;
 mod memcached;
+mod pooled;
 mod process;
 mod replication;
 mod requests;

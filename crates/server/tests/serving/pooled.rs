@@ -1,0 +1,97 @@
+//! A pool of `cdds` that is full: what is evicted, what is refused, and what helps.
+
+use redis::{Commands, Connection, RedisResult};
+
+use crate::harness::Pool;
+
+/// The smallest pool that can be set is of a mebibyte; this one is full soon.
+const SMALL: [&str; 4] = ["--pmem-size", "8mb", "--durability", "interval"];
+
+const FULL: &str = "the pool of persistent memory is full";
+
+fn info(connection: &mut Connection, name: &str) -> u64 {
+    let info: String = redis::cmd("INFO").query(connection).expect("a report");
+    let value = info.lines().find_map(|line| line.strip_prefix(name));
+    value.expect(name).parse().expect("a number")
+}
+
+fn fill(connection: &mut Connection, name: &str, keys: usize, bytes: usize) {
+    let value = vec![b'v'; bytes];
+    for first in (0..keys).step_by(100) {
+        let mut pipe = redis::pipe();
+        for key in first..(first + 100).min(keys) {
+            pipe.set(format!("{name}:{key}"), &value).ignore();
+        }
+        let () = pipe.query(connection).expect("nothing is refused");
+    }
+}
+
+fn there(connection: &mut Connection, name: &str, keys: std::ops::Range<usize>) -> usize {
+    let names: Vec<String> = keys.map(|key| format!("{name}:{key}")).collect();
+    connection.exists(names).expect("a number")
+}
+
+#[test]
+fn a_cache_in_a_pool_evicts_for_values_of_any_size_and_survives_a_kill() {
+    let pool = Pool::new("cache");
+    let flags = [&SMALL[..], &["--max-memory-policy", "allkeys-lru"]].concat();
+    let server = pool.serve(&flags);
+    let mut connection = server.connection();
+    // The blocks of the first sizes become room for the next ones.
+    for (name, keys, bytes) in [("a", 40_000, 100), ("b", 4_000, 1000), ("c", 800, 8000)] {
+        for part in 0..10 {
+            fill(&mut connection, &format!("{name}{part}"), keys / 10, bytes);
+        }
+        let last = format!("{name}9");
+        let newest = there(&mut connection, &last, keys / 10 - 40..keys / 10);
+        assert_eq!(newest, 40, "{name}");
+    }
+    assert!(info(&mut connection, "evicted_keys:") > 25_000);
+    assert!(info(&mut connection, "used_memory:") < 16 << 20);
+    let () = redis::cmd("WAITAOF")
+        .arg(1)
+        .arg(0)
+        .arg(0)
+        .query(&mut connection)
+        .expect("durable");
+    let keys: usize = redis::cmd("DBSIZE")
+        .query(&mut connection)
+        .expect("a number");
+    server.signal("KILL");
+    server.wait();
+    let server = pool.serve(&flags);
+    let mut connection = server.connection();
+    assert_eq!(redis::cmd("DBSIZE").query(&mut connection), Ok(keys));
+    let used = info(&mut connection, "pool_used_bytes:");
+    assert!(used > 4 << 20, "{used} is known at once");
+    fill(&mut connection, "d", 2000, 1000);
+    assert_eq!(there(&mut connection, "d", 1900..2000), 100);
+}
+
+#[test]
+fn a_full_pool_refuses_what_needs_room_and_removals_help() {
+    let pool = Pool::new("full");
+    let server = pool.serve(&SMALL);
+    let mut connection = server.connection();
+    let value = vec![b'v'; 100];
+    let mut count = 0;
+    let refused = loop {
+        let stored: RedisResult<()> = connection.set(format!("k:{count}"), &value);
+        match stored {
+            Ok(()) => count += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(refused.contains(FULL), "{refused}");
+    assert!(count > 20_000, "{count} keys");
+    assert_eq!(there(&mut connection, "k", 0..count), count);
+    // Three of four go, all over the pool; what comes is of another size.
+    for key in (0..count).filter(|key| key % 4 > 0) {
+        let () = connection
+            .del(format!("k:{key}"))
+            .expect("removals need no room");
+    }
+    fill(&mut connection, "large", 250, 8000);
+    assert_eq!(there(&mut connection, "large", 0..250), 250);
+    assert_eq!(there(&mut connection, "k", 0..count), count.div_ceil(4));
+}
