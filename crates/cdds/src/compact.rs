@@ -8,7 +8,7 @@
 //!   one of their places.
 
 use pando_engine::AccessMark;
-use pando_pmem::{Offset, Pmem, Purpose, Writes};
+use pando_pmem::{Offset, Pmem, Purpose, WORD_BYTES, Writes};
 
 use crate::change::{Edit, Step, Work};
 use crate::node::{Entry, bytes_of};
@@ -114,7 +114,12 @@ impl<M: Pmem> Tree<M> {
         let mut entries = node.seen(self.present()).map(|found| found.entry);
         let named = entries.find(|entry| !entry.record.is_none());
         drop(entries);
-        let Some(record) = named.and_then(|entry| Record::at(&self.pool, entry.record)) else {
+        // A record that is damaged is no node, and refers to anything.
+        let (memory, unit) = (self.pool.memory(), WORD_BYTES);
+        let can_be =
+            |at: &Offset| at.get().is_multiple_of(unit) && at.get() + unit <= memory.bytes();
+        let record = named.map(|entry| entry.record).filter(can_be);
+        let Some(record) = record.and_then(|at| Record::at(&self.pool, at)) else {
             return Ok(false);
         };
         let path = self.descend(record.key()).unwrap_or_default();

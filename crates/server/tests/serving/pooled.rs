@@ -95,3 +95,23 @@ fn a_full_pool_refuses_what_needs_room_and_removals_help() {
     assert_eq!(there(&mut connection, "large", 0..250), 250);
     assert_eq!(there(&mut connection, "k", 0..count), count.div_ceil(4));
 }
+
+#[test]
+fn msetnx_stores_all_or_nothing_in_a_full_pool() {
+    let pool = Pool::new("msetnx");
+    let server = pool.serve(&SMALL);
+    let mut connection = server.connection();
+    fill(&mut connection, "k", 500, 8000);
+    let value = vec![b'w'; 8000];
+    let mut msetnx = redis::cmd("MSETNX");
+    for key in 0..1000 {
+        msetnx.arg(format!("new:{key}")).arg(&value);
+    }
+    let refused: RedisResult<()> = msetnx.query(&mut connection);
+    let refused = refused.expect_err("it is larger than the pool").to_string();
+    assert!(refused.contains(FULL), "{refused}");
+    assert_eq!(redis::cmd("DBSIZE").query(&mut connection), Ok(500));
+    assert_eq!(there(&mut connection, "k", 0..500), 500);
+    // What was taken back is free again.
+    fill(&mut connection, "k", 700, 8000);
+}

@@ -1,7 +1,8 @@
 //! Commands on several strings: MGET, MSET, MSETNX.
 //!
 //! MSET and MSETNX run under all gates, so they are atomic. Everything that can be wrong with them
-//! is checked before the first key changes.
+//! is checked before the first key changes, but for the room in an engine's pool: MSETNX then takes
+//! back what it has stored, and either may run again.
 
 use pando_engine::{BodyRef, Decision, NewValue};
 use pando_protocol::{Reply, Request};
@@ -59,8 +60,11 @@ pub(super) fn msetnx(
     check_pairs(keyspace, request, "msetnx")?;
     let mut keys = request.args_from(1).step_by(2);
     let free = !keys.any(|key| keyspace.look(key, |value| value.is_some()));
-    if free {
-        store_pairs(keyspace, request)?;
+    if free && let Err(error) = store_pairs(keyspace, request) {
+        for key in request.args_from(1).step_by(2) {
+            keyspace.remove(key);
+        }
+        return Err(error);
     }
     reply.integer(i64::from(free));
     Ok(Progress::Done)
