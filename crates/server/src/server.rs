@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, Durability, LogState, MemoryMeter, OpenError};
+use pando_db::{Database, Durability, LogState, MemoryMeter, OpenError, PoolError};
 use pando_io::{DatagramSocket, Listener, ListenerError, PeerName, TcpOptions, descriptors};
 use pando_memory::Heap;
 use thiserror::Error;
@@ -77,6 +77,15 @@ pub enum StartError {
     /// The database refuses its settings.
     #[error("cannot open the database: {0}")]
     Database(#[from] OpenError),
+    /// The file of the pool cannot be used.
+    #[error("cannot open the pool {}: {error}", path.display())]
+    UnusablePool {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: Box<PoolError>,
+    },
     /// The kernel refuses a poller.
     #[error("cannot wait for events: {0}")]
     Poller(io::Error),
@@ -122,7 +131,8 @@ impl Server {
             progress: Some(progress::reporter(Arc::clone(manager))),
             ..config.durability_options()
         });
-        Self::start_with(config, signals, |options| {
+        let path = config.pmem.clone();
+        let started = Self::start_with(config, signals, |options| {
             let database = Database::open(pando_db::Options {
                 memory,
                 durability,
@@ -132,6 +142,13 @@ impl Server {
             tell_of_recovery(&database);
             wait_for_log_files(&database);
             Ok(database)
+        });
+        started.map_err(|error| match (error, path) {
+            (StartError::Database(OpenError::Pool(error)), Some(path)) => {
+                let error = Box::new(error);
+                StartError::UnusablePool { path, error }
+            }
+            (error, _) => error,
         })
     }
 

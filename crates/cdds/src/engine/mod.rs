@@ -58,7 +58,7 @@ use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Deadline, Engine, EpochClock, Gauge, Images, Key, SessionLimit, Snapshot, TreeId,
 };
-use pando_pmem::{Mapped, Medium, Pool, PoolError, Protection, Shape, Tally};
+use pando_pmem::{Mapped, Medium, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size};
 use pando_sync::LogEpoch;
 
 use self::graves::Graves;
@@ -468,29 +468,37 @@ impl Cdds {
 /// Opens the pool, or makes one.
 fn open_pool(options: &Options) -> Result<Pool<Mapped>, Error> {
     let shape = Shape::with_nodes(node_bytes(ENTRIES));
-    let (memory, is_new) = match &options.place {
-        Place::Memory => (Mapped::anonymous(options.bytes)?, true),
-        Place::Mapped(path, medium) if path.exists() => {
-            let bytes = Some(options.bytes);
-            let memory = Mapped::open(path, bytes, *medium, options.protection)?;
-            (memory, false)
-        }
-        Place::Mapped(path, medium) => {
-            let memory = Mapped::create(path, options.bytes, *medium, options.protection)?;
-            (memory, true)
-        }
+    let (path, medium) = match &options.place {
+        Place::Memory => return Ok(Pool::create(Mapped::anonymous(options.bytes)?, shape)?),
+        Place::Mapped(path, medium) => (path, *medium),
     };
-    if is_new {
+    let (wanted, protection) = (options.bytes, options.protection);
+    if !path.exists() {
+        let memory = Mapped::create(path, wanted, medium, protection)?;
         return Ok(Pool::create(memory, shape)?);
     }
-    match (Pool::open(memory, shape.node_bytes), &options.place) {
-        (Err(PoolError::Unfinished), Place::Mapped(path, medium)) => {
+    check_size(wanted)?;
+    let length = std::fs::metadata(path).map_err(PoolError::Io)?.len();
+    let opened = match check_size(length) {
+        Ok(()) => Pool::open(
+            Mapped::open(path, None, medium, protection)?,
+            shape.node_bytes,
+        ),
+        // Whoever made it died before it had its size.
+        Err(_) if length == 0 => return Err(PoolError::Unfinished.into()),
+        Err(_) => Err(PoolError::Foreign),
+    };
+    match opened {
+        Err(PoolError::Unfinished) => {
             // Whoever made it died before it was a pool.
-            let bytes = Some(options.bytes);
-            let memory = Mapped::open(path, bytes, *medium, options.protection)?;
+            let memory = Mapped::open(path, Some(wanted), medium, protection)?;
             Ok(Pool::create(memory, shape)?)
         }
-        (opened, _) => Ok(opened?),
+        Ok(pool) if pool.memory().bytes() != wanted => {
+            let pool = pool.memory().bytes();
+            Err(PoolError::OtherSize { pool, wanted }.into())
+        }
+        opened => Ok(opened?),
     }
 }
 

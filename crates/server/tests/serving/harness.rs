@@ -60,6 +60,10 @@ impl Pool {
         Self(PathBuf::from("/dev/shm").join(name))
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// A server on it, `sync`, so that whatever was answered has lasted.
     pub(crate) fn serve(&self, more: &[&str]) -> TestServer {
         let file = self.0.to_str().expect("text");

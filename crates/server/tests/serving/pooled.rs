@@ -2,7 +2,7 @@
 
 use redis::{Commands, Connection, RedisResult};
 
-use crate::harness::Pool;
+use crate::harness::{Pool, run_to_end};
 
 /// The smallest pool that can be set is of a mebibyte; this one is full soon.
 const SMALL: [&str; 4] = ["--pmem-size", "8mb", "--durability", "interval"];
@@ -94,6 +94,80 @@ fn a_full_pool_refuses_what_needs_room_and_removals_help() {
     fill(&mut connection, "large", 250, 8000);
     assert_eq!(there(&mut connection, "large", 0..250), 250);
     assert_eq!(there(&mut connection, "k", 0..count), count.div_ceil(4));
+}
+
+/// What a start says of a pool that it refuses, with other flags than usual where there are some.
+fn refusal(pool: &Pool, flags: &[&str]) -> String {
+    let file = pool.path().to_str().expect("text");
+    let usual = ["--engine", "cdds", "--pmem", file, "--port", "0"];
+    let size = ["--pmem-size", "8mb"];
+    let flags = if flags.is_empty() { &size } else { flags };
+    let (status, said) = run_to_end(&[&usual, flags].concat());
+    assert!(!status.success(), "{flags:?}: {said}");
+    said
+}
+
+#[test]
+fn what_is_no_pool_of_this_size_is_refused_by_name_and_stays_as_it_is() {
+    let pool = Pool::new("refused");
+    let server = pool.serve(&SMALL);
+    let () = server
+        .connection()
+        .set("key", "value")
+        .expect("there is room");
+    let said = refusal(&pool, &[]);
+    assert!(said.contains("the pool is open already"), "{said}");
+    server.signal("TERM");
+    assert!(server.wait().success());
+    let good = std::fs::read(pool.path()).expect("a file");
+    let half = good.len() / 2;
+    let mut other = good.clone();
+    // Both generations of its header.
+    other[..8192].fill(7);
+    let cases: [(&str, Vec<u8>, &str); 6] = [
+        ("empty", Vec::new(), "its creation did not end"),
+        (
+            "of another length",
+            vec![7; 100_000],
+            "this is no pool of Pando's",
+        ),
+        (
+            "of something else",
+            vec![7; good.len()],
+            "this is no pool of Pando's",
+        ),
+        ("cut short", good[..half].to_vec(), "the pool was cut short"),
+        (
+            "doubled",
+            [&good[..], &good].concat(),
+            "the pool has 8388608 bytes, not 16777216",
+        ),
+        ("without its head", other, "this is no pool of Pando's"),
+    ];
+    for (name, bytes, words) in cases {
+        std::fs::write(pool.path(), &bytes).expect("room");
+        let said = refusal(&pool, &[]);
+        let file = pool.path().to_str().expect("text");
+        assert!(
+            said.contains(words) && said.contains(file),
+            "{name}: {said}"
+        );
+        let after = std::fs::read(pool.path()).expect("a file");
+        assert!(after == bytes, "{name}: it was changed");
+    }
+    std::fs::write(pool.path(), &good).expect("room");
+    for (size, words) in [
+        ("16mb", "the pool has 8388608 bytes, not 16777216"),
+        ("8388609", "a size is a multiple of 4096"),
+        ("1000", "pmem-size"),
+        ("lots", "pmem-size"),
+        ("0", "pmem-size"),
+    ] {
+        let said = refusal(&pool, &["--pmem-size", size]);
+        assert!(said.contains(words), "{size}: {said}");
+    }
+    let server = pool.serve(&SMALL);
+    assert_eq!(server.connection().get("key"), Ok("value".to_owned()));
 }
 
 #[test]
