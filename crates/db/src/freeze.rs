@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{Images, Key, Point, TreeId};
+use pando_sync::lock;
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
+use crate::durable::lineage::Lineage;
 use crate::error::CommandError;
 use crate::kept;
 use crate::limits;
@@ -158,9 +160,11 @@ impl Database {
         remapping::record(self, session);
         // A new epoch: no follower stands in it.
         self.acknowledgement.rise_above(self.epochs.current(), time);
+        let closed = self.closed_epoch();
+        *lock(&self.lineage) = Lineage::begun(closed);
         let ring = self.acknowledgement.ring();
         if ring.is_on() {
-            ring.turn_on(self.closed_epoch());
+            ring.turn_on(closed);
         }
         Ok(())
     }

@@ -89,8 +89,8 @@ pub use persistence::{
 };
 pub use progress::{Progress, ReplicaWait, Slice, Slices, Wait};
 pub use replication::{
-    Acknowledged, Framer, Joiner, Position, REPLICATION_FORMAT, Replica, ReplicationError, Sent,
-    Source, Told,
+    Acknowledged, CopyReason, Framer, Joiner, Position, REPLICATION_FORMAT, Replica,
+    ReplicationError, Sent, Source, Told,
 };
 pub use role::Refusal;
 pub use session::Session;

@@ -1,5 +1,7 @@
 //! Bounds of the keyspace, with the relations between them.
 
+use std::time::Duration;
+
 use crate::clock::Microseconds;
 
 /// Most databases (SELECT) that a configuration may have.
@@ -32,6 +34,15 @@ pub const REPLICATION_FRAME_BYTES: usize = 64 * 1024;
 
 /// Most bytes of a message to a replica: an epoch with the longest values.
 pub const REPLICATION_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024 * 1024 - 1;
+
+/// How long a replica that is behind waits for what was written to be in files.
+pub(crate) const FILES_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Former histories that a database remembers: a replica that was away for more openings takes a
+/// full copy.
+pub const HISTORIES_MAX: usize = 64;
+/// Longest file of histories that is read.
+pub const HISTORIES_BYTES_MAX: u64 = 16 * 1024;
 
 /// Entries of a full copy that are read, or written, in one turn; bytes that end a slice.
 pub(crate) const COPY_SLICE_ENTRIES: usize = 1024;

@@ -8,6 +8,7 @@ use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
 
 use crate::database::{Database, Parts};
+use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
 #[cfg(any(test, feature = "hand-log"))]
 use crate::epoch_log::HandLog;
@@ -133,6 +134,7 @@ impl Database {
             trees,
             mapping_changes: 0,
             standing: Standing::default(),
+            lineage: Lineage::begun(LogEpoch::NONE),
             hidden_trees: Vec::new(),
             log,
             durable: None,
@@ -183,6 +185,7 @@ impl Database {
             trees,
             mapping_changes,
             standing: Standing::default(),
+            lineage: Lineage::begun(LogEpoch::NONE),
             hidden_trees,
             log: Some(log),
             durable: None,

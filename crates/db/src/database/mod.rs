@@ -30,6 +30,7 @@ use crate::acknowledge::Acknowledgement;
 use crate::background::Background;
 use crate::cursors::Cursors;
 use crate::durable::Durable;
+use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
 use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
@@ -55,6 +56,8 @@ pub(crate) struct Parts {
     pub(crate) mapping_changes: u64,
     /// Where it stands in another's history.
     pub(crate) standing: Standing,
+    /// The histories of its data.
+    pub(crate) lineage: Lineage,
     /// Trees of databases beyond the configured number, kept for a later configuration.
     pub(crate) hidden_trees: Vec<TreeId>,
     pub(crate) log: Option<EpochLog>,
@@ -81,8 +84,8 @@ pub struct Database {
     pub(crate) watch_horizon: WatchHorizon,
     pub(crate) pause: Pause,
     pub(crate) role: Role,
-    /// Names what happens to the data from this opening on (FW1 one-history).
-    pub(crate) history: u128,
+    /// What positions in its log mean (FW1 one-history); changes under all gates.
+    pub(crate) lineage: Mutex<Lineage>,
     /// It had no key when it was opened.
     pub(crate) began_empty: bool,
     /// Where it stands in another's history; changes under all gates, with the log's record of it.
@@ -114,7 +117,7 @@ impl Database {
             store: parts.store,
             mapping: Mapping::new(parts.trees, parts.mapping_changes),
             role: Role::default(),
-            history: fastrand::u128(1..),
+            lineage: Mutex::new(parts.lineage),
             began_empty,
             standing: Mutex::new(parts.standing),
             snapshots: Snapshots::default(),

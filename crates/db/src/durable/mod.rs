@@ -7,12 +7,14 @@
 //! | `value` | values and changes of values |
 //! | `record` | log records |
 //! | `standing` | where a replica stands |
+//! | `lineage` | the histories of the data |
 //! | `hook` | what a commit writes to its session's log |
 //!
 //! Deliberately absent: opening, checkpoints and recovery of a database (`persistence`).
 
 pub(crate) mod bytes;
 pub(crate) mod hook;
+pub(crate) mod lineage;
 pub(crate) mod options;
 pub(crate) mod record;
 pub(crate) mod standing;
@@ -95,6 +97,8 @@ pub(crate) struct Durable {
     /// Trees are being loaded that the mapping does not show yet (FW4 log-has-copy); changes while
     /// `checkpoints` is locked, or to false.
     pub(crate) loading: AtomicBool,
+    /// Whether the histories are on disk; locked while they are written.
+    pub(crate) histories_kept: Mutex<bool>,
     pub(crate) stopping: AtomicBool,
     pub(crate) last: Mutex<Option<CheckpointReport>>,
     pub(crate) recovery: Recovery,

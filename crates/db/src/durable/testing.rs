@@ -33,6 +33,8 @@ pub(crate) enum Fault {
     RoomTaken,
     /// Checkpoints are taken while a full copy is being loaded.
     CheckpointWhileLoading,
+    /// A position in a former history counts however late it is.
+    ForkForgotten,
     /// Recovery asks only the checkpoint that it uses what was durable.
     NewerManifestForgotten,
     /// A change of an absent key is refused, though the checkpoint is fuzzy.

@@ -11,11 +11,14 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use pando_durability::disk::{Access, Disk};
+use pando_durability::disk::Disk;
+
+use super::small_file;
 
 pub(super) const NAME: &str = "identity.pando";
 const MAGIC: &[u8] = b"PANDO-ID";
-const BYTES: usize = MAGIC.len() + 33;
+/// Longest file that is read.
+const BYTES_MAX: u64 = 4096;
 
 /// Why there is no identity.
 #[derive(Debug)]
@@ -27,17 +30,13 @@ pub(crate) enum Failure {
 /// Reads the identity; `None` if there is none.
 pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<u128>, Failure> {
     let path = directory.join(NAME);
-    let file = match disk.open(&path, Access::Read) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+    let bytes = match small_file::read(disk, &path, BYTES_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => return Err(Failure::Damaged(path)),
         Err(error) => return Err(Failure::Disk(path, error)),
     };
-    let mut bytes = [0; BYTES + 1];
-    let read = match file.read_full_at(&mut bytes, 0) {
-        Ok(read) => read,
-        Err(error) => return Err(Failure::Disk(path, error)),
-    };
-    let number = bytes[..read]
+    let number = bytes
         .strip_prefix(MAGIC)
         .and_then(|rest| rest.strip_suffix(b"\n"))
         .filter(|digits| digits.len() == 32)
@@ -48,22 +47,10 @@ pub(crate) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<u128>, Fa
 
 /// Writes the identity; on return it is durable under its name.
 pub(crate) fn write(disk: &dyn Disk, directory: &Path, identity: u128) -> Result<(), Failure> {
-    let path = directory.join(NAME);
-    let unfinished = directory.join("identity.new");
-    let write = || {
-        match disk.remove(&unfinished) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = disk.create(&unfinished, Access::Write)?;
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend_from_slice(format!("{identity:032x}\n").as_bytes());
-        file.write_all_at(&bytes, 0)?;
-        file.sync()?;
-        disk.rename(&unfinished, &path)?;
-        disk.sync_directory(directory)
-    };
-    write().map_err(|error| Failure::Disk(path.clone(), error))
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(format!("{identity:032x}\n").as_bytes());
+    let written = small_file::replace(disk, directory, NAME, &bytes);
+    written.map_err(|error| Failure::Disk(directory.join(NAME), error))
 }
 
 #[cfg(test)]

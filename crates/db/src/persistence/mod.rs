@@ -3,6 +3,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | `identity` | which database the files belong to |
+//! | `histories` | which histories its data have |
+//! | `small_file` | small files that are replaced as a whole |
 //! | `places` | former places of logs and parts of checkpoints |
 //! | `about` | a checkpoint's data about itself |
 //! | `checkpoint` | taking a checkpoint while the database is being served |
@@ -18,6 +20,7 @@
 mod about;
 mod check;
 mod checkpoint;
+mod histories;
 mod identity;
 mod load;
 mod pace;
@@ -26,6 +29,7 @@ mod recover;
 mod redis_file;
 mod replay;
 mod room;
+mod small_file;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -49,6 +53,7 @@ pub use stream::{DumpWriter, StreamError};
 
 use crate::clock::{Clock, Microseconds};
 use crate::database::{Database, Parts};
+use crate::durable::lineage::Lineage;
 #[cfg(test)]
 use crate::durable::testing;
 use crate::durable::{Changed, DurabilityOptions, Durable, Recovery, hook, record};
@@ -106,6 +111,23 @@ fn open_log(
     })
 }
 
+/// A database that is only read: its files stay as they are.
+fn parts_to_read(mut found: recover::Recovered, databases: usize) -> Parts {
+    found.trees.truncate(databases);
+    Parts {
+        epochs: found.epochs,
+        store: found.store,
+        expiry: found.expiry,
+        trees: found.trees,
+        mapping_changes: found.changes,
+        standing: found.standing,
+        lineage: Lineage::begun(found.cut.cutoff()),
+        hidden_trees: Vec::new(),
+        log: None,
+        durable: None,
+    }
+}
+
 /// Recovers a database on disk, and opens its log for writing.
 pub(crate) fn open(
     mut options: Options,
@@ -121,20 +143,11 @@ pub(crate) fn open(
         });
     }
     if durability.read_only {
-        found.trees.truncate(options.databases);
-        let parts = Parts {
-            epochs: found.epochs,
-            store: found.store,
-            expiry: found.expiry,
-            trees: found.trees,
-            mapping_changes: found.changes,
-            standing: found.standing,
-            hidden_trees: Vec::new(),
-            log: None,
-            durable: None,
-        };
+        let parts = parts_to_read(found, options.databases);
         return Ok((options, parts));
     }
+    let notes = &mut found.recovery.notes;
+    let (lineage, histories_kept) = histories::reopen(&durability, &found.cut, notes);
     let log = open_log(&found, &durability)?;
     let changed = Arc::new(Changed::default());
     let wakes = Arc::clone(&changed);
@@ -163,6 +176,7 @@ pub(crate) fn open(
         identity: found.identity,
         checkpoints: Mutex::new(found.checkpoints),
         loading: AtomicBool::new(false),
+        histories_kept: Mutex::new(histories_kept),
         stopping: AtomicBool::new(false),
         last: Mutex::new(None),
         recovery: found.recovery,
@@ -178,6 +192,7 @@ pub(crate) fn open(
         trees: found.trees,
         mapping_changes: found.changes,
         standing,
+        lineage,
         hidden_trees,
         log: Some(EpochLog::Files(log)),
         durable: Some(durable),

@@ -11,8 +11,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use pando_durability::checkpoint::{self, Directories};
-use pando_durability::disk::{self, Access, Disk};
+use pando_durability::disk::{self, Disk};
 
+use super::small_file;
 use crate::durable::options::DurabilityOptions;
 use crate::limits;
 
@@ -37,17 +38,17 @@ impl Kept {
         }
     }
 
-    /// The file, without its ending.
-    fn stem(self) -> &'static str {
+    /// The name of that file.
+    fn name(self) -> &'static str {
         match self {
-            Self::Log => "log-directories",
-            Self::Parts => "checkpoint-directories",
+            Self::Log => "log-directories.pando",
+            Self::Parts => "checkpoint-directories.pando",
         }
     }
 
     /// The file that names the directories.
     pub(super) fn path(self, data: &Path) -> PathBuf {
-        data.join(self.stem()).with_extension("pando")
+        data.join(self.name())
     }
 
     /// Whether any of it is in a directory.
@@ -138,18 +139,8 @@ pub(super) fn checkpoint_files(options: &DurabilityOptions, known: Vec<PathBuf>)
 
 /// The recorded directories; none if there is no file.
 pub(super) fn read(kept: Kept, disk: &dyn Disk, data: &Path) -> io::Result<Vec<PathBuf>> {
-    let file = match disk.open(&kept.path(data), Access::Read) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let length = file.bytes()?;
-    if length > BYTES_MAX {
-        return Err(ErrorKind::InvalidData.into());
-    }
-    let mut bytes = vec![0; length as usize];
-    let read = file.read_full_at(&mut bytes, 0)?;
-    let text = std::str::from_utf8(&bytes[..read]).map_err(|_| ErrorKind::InvalidData)?;
+    let bytes = small_file::read(disk, &kept.path(data), BYTES_MAX)?.unwrap_or_default();
+    let text = std::str::from_utf8(&bytes).map_err(|_| ErrorKind::InvalidData)?;
     Ok(text.lines().map(PathBuf::from).collect())
 }
 
@@ -168,16 +159,7 @@ pub(super) fn write(
             text.push('\n');
         }
     }
-    let unfinished = data.join(kept.stem()).with_extension("new");
-    match disk.remove(&unfinished) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let file = disk.create(&unfinished, Access::Write)?;
-    file.write_all_at(text.as_bytes(), 0)?;
-    file.sync()?;
-    disk.rename(&unfinished, &kept.path(data))?;
-    disk.sync_directory(data)
+    small_file::replace(disk, data, kept.name(), text.as_bytes())
 }
 
 #[cfg(test)]

@@ -2,12 +2,16 @@
 //!
 //! | kind | | fields |
 //! |---|---|---|
-//! | 1 | hello | format (4 bytes), history (16), 1: a full copy follows, 2: the database began empty (added, 1), position, databases, how often their mapping has changed, the tree of each |
+//! | 1 | hello | format (4 bytes), history (16), a sum of flags (1), position, databases, how often their mapping has changed, the tree of each |
 //! | 2 | entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
 //! | 3 | done | the position of the copy |
-//! | 4 | epoch | epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
+//! | 4 | epoch | history (16), epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
 //! | 5 | beat | position, offset, wall clock in ms |
 //! | 6 | take over | position |
+//!
+//! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
+//! ahead; 8: the replica is to take these trees, since it knows others. Its history and position
+//! are those at which the stream begins.
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
@@ -19,7 +23,7 @@ use crate::durable::bytes::{Input, Malformed, Sink, malformed};
 use crate::limits;
 
 /// The format of messages; a replica refuses another one.
-pub const REPLICATION_FORMAT: u32 = 1;
+pub const REPLICATION_FORMAT: u32 = 2;
 
 const HELLO: u8 = 1;
 const ENTRIES: u8 = 2;
@@ -28,11 +32,40 @@ const EPOCH: u8 = 4;
 const BEAT: u8 = 5;
 const TAKE_OVER: u8 = 6;
 
+/// What follows a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// What is behind the replica's position.
+    Behind,
+    /// The same, for a replica that knows other trees.
+    BehindOther,
+    /// A full copy.
+    Copy,
+    /// A full copy, for a replica that has what is not there.
+    CopyForAhead,
+}
+
+impl Begins {
+    /// Each, and its flags in a hello.
+    const FLAGS: [(Self, u8); 4] = [
+        (Self::Behind, 0),
+        (Self::BehindOther, 8),
+        (Self::Copy, 1),
+        (Self::CopyForAhead, 1 | 4),
+    ];
+
+    pub(super) fn copies(self) -> bool {
+        matches!(self, Self::Copy | Self::CopyForAhead)
+    }
+}
+
+const BEGAN_EMPTY: u8 = 2;
+
 /// How a stream begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) history: u128,
-    pub(super) full: bool,
+    pub(super) begins: Begins,
     pub(super) began_empty: bool,
     pub(super) position: LogEpoch,
     pub(super) changes: u64,
@@ -43,6 +76,8 @@ pub(super) struct Hello {
 /// An epoch of the followed log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EpochSent<'a> {
+    /// The history in which it was written.
+    pub(super) history: u128,
     pub(super) epoch: LogEpoch,
     pub(super) previous: LogEpoch,
     pub(super) wall_ms: Milliseconds,
@@ -77,7 +112,10 @@ impl Hello {
         out.put(&[HELLO]);
         out.put(&REPLICATION_FORMAT.to_le_bytes());
         out.put(&self.history.to_le_bytes());
-        out.put(&[u8::from(self.full) | u8::from(self.began_empty) << 1]);
+        let begins = Begins::FLAGS.iter().find(|(one, _)| *one == self.begins);
+        let (_, flags) = begins.expect("each has its flags");
+        let empty = if self.began_empty { BEGAN_EMPTY } else { 0 };
+        out.put(&[flags | empty]);
         out.number(self.position.0);
         out.number(self.trees.len() as u64);
         out.number(self.changes);
@@ -94,8 +132,14 @@ impl Hello {
                 expected: REPLICATION_FORMAT,
             });
         }
-        let history = u128::from_le_bytes(input.take(16)?.try_into().expect("sixteen bytes"));
+        let history = take_history(input)?;
         let flags = input.byte()?;
+        let begins = Begins::FLAGS
+            .iter()
+            .find(|(_, one)| *one == flags & !BEGAN_EMPTY);
+        let Some((begins, _)) = begins else {
+            return Ok(malformed("a hello has unknown flags")?);
+        };
         let position = LogEpoch(input.number()?);
         let databases = input.length(limits::DATABASES_MAX)?;
         let changes = input.number()?;
@@ -104,8 +148,8 @@ impl Hello {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             history,
-            full: flags & 1 != 0,
-            began_empty: flags & 2 != 0,
+            begins: *begins,
+            began_empty: flags & BEGAN_EMPTY != 0,
             position,
             changes,
             trees,
@@ -125,6 +169,7 @@ pub(super) fn put_done(out: &mut Vec<u8>, position: LogEpoch) {
 
 pub(super) fn put_epoch(out: &mut Vec<u8>, sent: &EpochSent<'_>) {
     out.put(&[EPOCH]);
+    out.put(&sent.history.to_le_bytes());
     for number in [sent.epoch.0, sent.previous.0, sent.wall_ms.0, sent.offset] {
         out.number(number);
     }
@@ -141,6 +186,11 @@ pub(super) fn put_beat(out: &mut Vec<u8>, position: LogEpoch, offset: u64, wall_
 pub(super) fn put_take_over(out: &mut Vec<u8>, position: LogEpoch) {
     out.put(&[TAKE_OVER]);
     out.number(position.0);
+}
+
+fn take_history(input: &mut Input<'_>) -> Result<u128, Malformed> {
+    let bytes = input.take(16)?.try_into();
+    Ok(u128::from_le_bytes(bytes.expect("sixteen bytes")))
 }
 
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
@@ -161,6 +211,7 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
             position: LogEpoch(input.number()?),
         },
         EPOCH => Message::Epoch(EpochSent {
+            history: take_history(&mut input)?,
             epoch: LogEpoch(input.number()?),
             previous: LogEpoch(input.number()?),
             wall_ms: Milliseconds(input.number()?),
@@ -200,13 +251,14 @@ mod tests {
     fn messages_are_read_as_they_were_written() {
         let hello = Hello {
             history: 7 << 100,
-            full: true,
+            begins: Begins::CopyForAhead,
             began_empty: true,
             position: LogEpoch(300),
             changes: 5,
             trees: vec![TreeId(1), TreeId(900)],
         };
         let epoch = EpochSent {
+            history: 9,
             epoch: LogEpoch(302),
             previous: LogEpoch(300),
             wall_ms: Milliseconds(1 << 40),
@@ -239,11 +291,11 @@ mod tests {
                 fuzz(&message[..end]);
             }
         }
-        written[0][1] = 2;
+        written[0][1] = 3;
         let wrong = take(&written[0]);
         assert!(matches!(
             wrong,
-            Err(ReplicationError::Format { got: 2, .. })
+            Err(ReplicationError::Format { got: 3, .. })
         ));
     }
 

@@ -28,13 +28,16 @@
 //! | `message` | what is sent |
 //! | `frames` | how a carrier cuts it into pieces |
 //! | `source` | the followed side |
+//! | `resume` | where it begins |
 //! | `scan` | its trees, slice by slice |
 //! | `replica` | the following side |
 //! | `loading` | a full copy on its way in |
 //!
 //! Invariants:
 //! - **FW1 one-history** A history names what happens to the data of one database from one opening
-//!   on. A position, which is a history and an epoch, means the same wherever it is known.
+//!   on, or from a full copy that it takes. A position, which is a history and an epoch, means the
+//!   same wherever it is known: to whom it was given, to that database after a restart as long as
+//!   the position was not lost (HL1 fork-is-known), and to others that have followed through it.
 //! - **FW2 chained** An epoch is repeated only directly behind the one that it names as the one
 //!   before it. Otherwise the replica refuses it, and takes a full copy.
 //! - **FW3 durable-above** An epoch is sent only when it is durable on the followed side. Without a
@@ -51,13 +54,14 @@
 //!   in checkpoints: after a restart it goes on from there. A database that takes writes of its own
 //!   stands nowhere.
 //!
-//! Deliberately absent: sockets, roles, who follows whom (the server). Histories that survive a
-//! restart of the followed side: behind one, replicas take a full copy.
+//! Deliberately absent: sockets, roles, who follows whom (the server). Histories of a database
+//! without a log of files end with its process.
 
 mod frames;
 mod loading;
 pub(crate) mod message;
 mod replica;
+mod resume;
 mod scan;
 mod source;
 #[cfg(test)]
@@ -72,6 +76,7 @@ use thiserror::Error;
 pub use frames::{Framer, Joiner};
 pub use message::REPLICATION_FORMAT;
 pub use replica::{Acknowledged, Replica, Told};
+pub use resume::CopyReason;
 pub use source::{Sent, Source};
 
 use crate::database::Database;
@@ -148,10 +153,10 @@ pub enum ReplicationError {
 }
 
 impl Database {
-    /// The history that began when the database was opened.
+    /// The history of what is written now.
     #[must_use]
     pub fn history(&self) -> u128 {
-        self.history
+        lock(&self.lineage).present()
     }
 
     /// Whether it follows another database.

@@ -3,7 +3,7 @@
 //! | state | on | becomes |
 //! |---|---|---|
 //! | any | `Hello` with a full copy | `Loading` |
-//! | `Following` | `Hello` at its position | `Following` |
+//! | `Following`, `Nothing` | `Hello` behind the position that it named | `Following` |
 //! | `Loading` | `Entries`, `Epoch` | `Loading` |
 //! | `Loading` | `Done` | `Following`, by `swap` |
 //! | `Following` | `Epoch` | `Following`, by `repeat` |
@@ -19,7 +19,7 @@ use pando_engine::{Decision, LogEpoch, SessionLimit, TreeId};
 use pando_sync::lock;
 
 use super::loading::{Loading, joined};
-use super::message::{self, EpochSent, Hello, Message};
+use super::message::{self, Begins, EpochSent, Hello, Message};
 use super::{Position, ReplicationError};
 use crate::clock::Milliseconds;
 use crate::database::Database;
@@ -52,10 +52,19 @@ enum State {
 pub struct Replica {
     session: Session,
     state: State,
+    /// Of this history it has everything up to this epoch, which is [`Self::at`] once the first
+    /// epoch of a stream is here.
     history: u128,
     position: LogEpoch,
+    /// The last epoch of the stream. Where a source has other epochs than the position's, this is
+    /// one of its own.
+    at: LogEpoch,
     /// The followed database's tree of each database.
     trees: Vec<TreeId>,
+    /// Where the database stands in its own history, if it has nothing else.
+    own: Option<Position>,
+    /// What its last source had not.
+    was_ahead: bool,
     /// It may replace any data, by a copy of whatever there is.
     forced: bool,
     /// Its source has handed over to it.
@@ -85,16 +94,26 @@ impl Replica {
         let standing = lock(&database.standing).clone();
         let goes_on =
             standing.epoch > LogEpoch::NONE && standing.trees.len() == database.databases();
+        let session = database.session()?;
+        let (state, own, trees) = if goes_on {
+            (State::Following, None, standing.trees)
+        } else {
+            let own = database.own_position();
+            (State::Nothing, own, database.mapping.iter().collect())
+        };
+        if database.acknowledgement.files().is_none() {
+            // Whoever stood beside it may follow it later.
+            database.keep_epochs()?;
+        }
         Ok(Self {
-            session: database.session()?,
-            state: if goes_on {
-                State::Following
-            } else {
-                State::Nothing
-            },
+            session,
+            state,
+            own,
+            trees,
+            was_ahead: false,
             history: standing.history,
             position: standing.epoch,
-            trees: standing.trees,
+            at: standing.epoch,
             forced: false,
             takes_over: false,
             awaited: VecDeque::new(),
@@ -106,16 +125,26 @@ impl Replica {
     /// Where it can go on without a full copy.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
-        matches!(self.state, State::Following).then_some(Position {
-            history: self.history,
-            epoch: self.position,
-        })
+        match self.state {
+            State::Following => Some(Position {
+                history: self.history,
+                epoch: self.position,
+            }),
+            State::Nothing => self.own,
+            State::Loading(_) => None,
+        }
     }
 
     /// Lets the next full copy replace data that came from elsewhere, even if the followed database
     /// began empty.
     pub fn force(&mut self) {
         self.forced = true;
+    }
+
+    /// Whether its last source began a full copy because this database has what is not there.
+    #[must_use]
+    pub fn was_ahead(&self) -> bool {
+        self.was_ahead
     }
 
     /// Whether its source has handed over: the database takes writes from now on.
@@ -171,20 +200,17 @@ impl Replica {
                 loading.take_entries(&mut self.session, tree, entries)
             }
             (Message::Epoch(sent), State::Loading(loading)) => {
-                chained(&sent, self.position)?;
+                chained(&sent, self.at)?;
                 loading.take_epoch(&mut self.session, sent.groups)?;
-                self.position = sent.epoch;
+                self.arrive(&sent);
                 self.tell(sent.wall_ms, sent.offset);
                 Ok(())
             }
             (Message::Epoch(sent), State::Following) => {
-                chained(&sent, self.position)?;
+                chained(&sent, self.at)?;
                 self.repeat(&sent)
             }
-            (Message::Done { position }, State::Loading(_)) if position == self.position => {
-                self.swap();
-                Ok(())
-            }
+            (Message::Done { position }, State::Loading(_)) if position == self.at => self.swap(),
             (
                 Message::Beat {
                     position,
@@ -194,18 +220,18 @@ impl Replica {
                 _,
             ) => {
                 let following = matches!(self.state, State::Following);
-                if following && position != self.position {
+                if following && position != self.at {
                     return Err(ReplicationError::Gap {
                         got: position,
                         previous: position,
-                        position: self.position,
+                        position: self.at,
                     });
                 }
                 self.told.wall_ms = wall_ms;
                 self.told.offset = offset;
                 Ok(())
             }
-            (Message::TakeOver { position }, State::Following) if position == self.position => {
+            (Message::TakeOver { position }, State::Following) if position == self.at => {
                 self.takes_over = true;
                 Ok(())
             }
@@ -214,6 +240,10 @@ impl Replica {
             (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),
             (Message::Done { .. }, _) => Err(ReplicationError::OutOfTurn("the end of a copy")),
         }
+    }
+
+    fn arrive(&mut self, sent: &EpochSent<'_>) {
+        (self.history, self.position, self.at) = (sent.history, sent.epoch, sent.epoch);
     }
 
     fn tell(&mut self, wall_ms: Milliseconds, applied: u64) {
@@ -230,16 +260,9 @@ impl Replica {
                 expected: database.databases(),
             });
         }
-        let here = Position {
-            history: hello.history,
-            epoch: hello.position,
-        };
-        if !hello.full {
-            return if self.position() == Some(here) {
-                Ok(())
-            } else {
-                Err(ReplicationError::OutOfTurn("a position of another history"))
-            };
+        self.was_ahead = hello.begins == Begins::CopyForAhead;
+        if !hello.begins.copies() {
+            return self.go_on(hello);
         }
         let own = lock(&database.standing).history != hello.history && database.keys() > 0;
         if hello.began_empty && own && !self.forced {
@@ -250,7 +273,31 @@ impl Replica {
         self.durable = LogEpoch::NONE;
         self.mark_loading(true);
         self.state = State::Loading(Loading::begin(&database, hello)?);
+        self.own = None;
         (self.history, self.position) = (hello.history, hello.position);
+        self.at = hello.position;
+        Ok(())
+    }
+
+    /// Goes on behind the position that it named.
+    fn go_on(&mut self, hello: &Hello) -> Result<(), ReplicationError> {
+        let here = self.position();
+        let adopts = hello.begins == Begins::BehindOther;
+        let same = here.is_some_and(|here| adopts || here.epoch == hello.position);
+        let Some(here) = here.filter(|_| same) else {
+            return Err(ReplicationError::OutOfTurn("a position of another history"));
+        };
+        if adopts {
+            self.trees.clone_from(&hello.trees);
+        }
+        self.state = State::Following;
+        (self.history, self.position) = (here.history, here.epoch);
+        self.at = hello.position;
+        // What is here is durable with what is written now.
+        self.awaited.clear();
+        self.durable = LogEpoch::NONE;
+        let open = self.session.database().epochs.current();
+        self.awaited.push_back((self.at, open));
         Ok(())
     }
 
@@ -264,18 +311,22 @@ impl Replica {
     }
 
     /// Shows the copy instead of the present data: one change of the mapping, under all gates.
-    fn swap(&mut self) {
+    fn swap(&mut self) -> Result<(), ReplicationError> {
+        let database = Arc::clone(self.session.database());
+        // Whoever follows this database takes a full copy, too: what it has been is not what it
+        // becomes.
+        let lineage = database.prepare_history();
+        let lineage = lineage.map_err(|_| ReplicationError::Log)?;
         let State::Loading(loading) = std::mem::replace(&mut self.state, State::Following) else {
             unreachable!("a copy is complete");
         };
         let (there, here) = loading.finish();
-        let database = Arc::clone(self.session.database());
         let mut turn = self.session.turn();
         turn.hold_all();
         let now = database.options.clock.now().milliseconds();
-        // A new epoch: followers of this database take a full copy, too.
         let open = database.epochs.current();
         database.acknowledgement.rise_above(open, now);
+        *lock(&database.lineage) = lineage;
         let ring = database.acknowledgement.ring();
         if ring.is_on() {
             ring.turn_on(database.closed_epoch());
@@ -305,7 +356,8 @@ impl Replica {
         self.mark_loading(false);
         self.forced = false;
         self.trees = there;
-        self.awaited.push_back((self.position, epoch));
+        self.awaited.push_back((self.at, epoch));
+        Ok(())
     }
 
     /// Repeats an epoch, under all gates (FW5 whole-epochs-shown).
@@ -337,9 +389,9 @@ impl Replica {
         let standing = match repeated {
             Ok(()) => Standing {
                 changes: before.changes + 1,
+                history: sent.history,
                 epoch: sent.epoch,
                 trees: self.trees.clone(),
-                ..before
             },
             // Part of it is there.
             Err(_) => before.left(),
@@ -348,7 +400,7 @@ impl Replica {
         let epoch = database.epochs.current();
         drop(turn);
         repeated?;
-        self.position = sent.epoch;
+        self.arrive(sent);
         self.awaited.push_back((sent.epoch, epoch));
         self.tell(sent.wall_ms, sent.offset);
         self.session.tidy();
@@ -359,7 +411,7 @@ impl Replica {
     pub fn acknowledged(&mut self) -> (Acknowledged, bool) {
         let database = Arc::clone(self.session.database());
         let applied = match self.state {
-            State::Following => self.position,
+            State::Following => self.at,
             _ => LogEpoch::NONE,
         };
         if !database.is_durable() {

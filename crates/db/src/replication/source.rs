@@ -1,9 +1,12 @@
 //! The followed side: makes the messages for one replica.
 //!
 //! ```text
-//! greet ── a position that the ring has ───────────────────────────────► follow
+//! greet ── a position behind which everything is kept ─────────────────► follow
 //!    └──── else ──► copy ── all entries sent ──► settle ── Done sent ───────┘
 //! ```
+//!
+//! What follows a position is in the ring, or else in the log's files (`resume`), which are read
+//! until the ring has the rest.
 //!
 //! `copy` sends entries and epochs in turn, so that the ring need not hold what happens during all
 //! of it. `settle` sends everything up to the epoch that was open when the last entry was read:
@@ -13,11 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pando_durability::log::Next;
-use pando_engine::{LogEpoch, SessionLimit};
+use pando_durability::log::{FiledEpochs, FollowedEpoch, Next};
+use pando_engine::{LogEpoch, SessionLimit, TreeId};
+use pando_sync::lock;
 
 use super::Position;
-use super::message::{EpochSent, Hello, put_beat, put_done, put_epoch, put_take_over};
+use super::message::{Begins, EpochSent, Hello, put_beat, put_done, put_epoch, put_take_over};
+use super::resume::{self, CopyReason, Start};
 use super::scan::Scan;
 use crate::database::Database;
 use crate::session::Session;
@@ -35,9 +40,19 @@ pub enum Sent {
 
 #[derive(Debug)]
 enum Stage {
-    Greet { full: bool },
-    Copy { scan: Scan, entries_next: bool },
-    Settle { until: LogEpoch },
+    Greet {
+        /// Why a full copy follows, if one does.
+        reason: Option<CopyReason>,
+        /// The trees that the replica is to take.
+        trees: Option<Vec<TreeId>>,
+    },
+    Copy {
+        scan: Scan,
+        entries_next: bool,
+    },
+    Settle {
+        until: LogEpoch,
+    },
     Follow,
 }
 
@@ -45,42 +60,53 @@ enum Stage {
 #[derive(Debug)]
 pub struct Source {
     session: Session,
+    /// The database's history when it began: with another one, what follows belongs to other data.
+    history: u128,
     stage: Stage,
+    /// What is sent before anything else: an epoch of which the replica has some groups.
+    first: Option<FollowedEpoch>,
+    /// What is read from files before the ring.
+    filed: Option<FiledEpochs>,
     /// The last epoch that was sent, or where the stream began.
     cursor: LogEpoch,
 }
 
 impl Source {
     /// Messages for a replica that is at `position`, if it has one: it goes on from there if it
-    /// can. The caller has no open turn.
+    /// can. The caller has no open turn. Reads the log's files if what follows the position is only
+    /// there: O(log) then.
     pub fn new(database: &Arc<Database>, position: Option<Position>) -> Result<Self, SessionLimit> {
-        let mut session = database.session()?;
-        let ring = database.acknowledgement.ring();
-        if !ring.is_on() {
-            let mut turn = session.turn();
-            turn.hold_all();
-            if !ring.is_on() {
-                let now = database.options.clock.now().milliseconds();
-                let open = database.epochs.current();
-                database.acknowledgement.rise_above(open, now);
-                ring.turn_on(database.closed_epoch());
-            }
-        }
-        let known = |history: u128| history == database.history;
-        #[cfg(test)]
-        let known =
-            |history: u128| known(history) || super::tests::is(super::tests::Fault::StaleHistory);
-        let has = |position: &Position| {
-            known(position.history) && ring.next(position.epoch, LogEpoch::NONE) != Next::Gone
-        };
-        let position = position.filter(has);
+        let session = database.session()?;
+        database.keep_epochs()?;
+        let history = lock(&database.lineage).present();
+        let start = position.map_or(Err(CopyReason::New), |it| resume::resume(database, it));
+        let reason = start.as_ref().err().copied();
+        let start = start.unwrap_or_else(|_| Start {
+            cursor: database.acknowledgement.ring().newest(),
+            filed: None,
+            first: None,
+            trees: None,
+        });
         Ok(Self {
             session,
+            history,
             stage: Stage::Greet {
-                full: position.is_none(),
+                reason,
+                trees: start.trees,
             },
-            cursor: position.map_or_else(|| ring.newest(), |position| position.epoch),
+            first: start.first,
+            filed: start.filed,
+            cursor: start.cursor,
         })
+    }
+
+    /// Why it sends a full copy, if it begins with one.
+    #[must_use]
+    pub fn copies(&self) -> Option<CopyReason> {
+        match self.stage {
+            Stage::Greet { reason, .. } => reason,
+            _ => None,
+        }
     }
 
     /// The last epoch that was sent.
@@ -93,7 +119,7 @@ impl Source {
     #[must_use]
     pub fn is_copying(&self) -> bool {
         match self.stage {
-            Stage::Greet { full } => full,
+            Stage::Greet { reason, .. } => reason.is_some(),
             Stage::Copy { .. } | Stage::Settle { .. } => true,
             Stage::Follow => false,
         }
@@ -103,9 +129,9 @@ impl Source {
     pub fn next(&mut self, out: &mut Vec<u8>) -> Sent {
         loop {
             match &mut self.stage {
-                Stage::Greet { full } => {
-                    let full = *full;
-                    self.greet(full, out);
+                Stage::Greet { reason, trees } => {
+                    let (reason, trees) = (*reason, trees.take());
+                    self.greet(reason, trees, out);
                     return Sent::Message;
                 }
                 Stage::Copy { scan, entries_next } => {
@@ -141,23 +167,29 @@ impl Source {
         }
     }
 
-    fn greet(&mut self, full: bool, out: &mut Vec<u8>) {
+    fn greet(&mut self, copies: Option<CopyReason>, adopt: Option<Vec<TreeId>>, out: &mut Vec<u8>) {
         let database = Arc::clone(self.session.database());
         let turn = self.session.turn();
         let mut trees = database.mapping();
         trees.truncate(database.databases());
         let changes = database.mapping.changes.load(Ordering::Relaxed);
         drop(turn);
+        let begins = match copies {
+            Some(CopyReason::Ahead) => Begins::CopyForAhead,
+            Some(_) => Begins::Copy,
+            None if adopt.is_some() => Begins::BehindOther,
+            None => Begins::Behind,
+        };
         let hello = Hello {
-            history: database.history,
-            full,
+            history: lock(&database.lineage).owner(self.cursor),
+            begins,
             began_empty: database.began_empty,
             position: self.cursor,
             changes,
-            trees: trees.clone(),
+            trees: adopt.unwrap_or_else(|| trees.clone()),
         };
         hello.put(out);
-        self.stage = if full {
+        self.stage = if begins.copies() {
             Stage::Copy {
                 scan: Scan::of(trees),
                 entries_next: true,
@@ -168,30 +200,63 @@ impl Source {
     }
 
     fn next_epoch(&mut self, out: &mut Vec<u8>) -> Sent {
-        let database = self.session.database();
-        let durable = database.followable();
-        #[cfg(test)]
-        let durable = if super::tests::is(super::tests::Fault::DurableIgnored) {
-            database.closed_epoch()
-        } else {
-            durable
-        };
-        match database.acknowledgement.ring().next(self.cursor, durable) {
-            Next::Nothing => Sent::Nothing,
-            Next::Gone => Sent::Gone,
-            Next::Epoch(epoch) => {
-                let sent = EpochSent {
-                    epoch: epoch.epoch,
-                    previous: epoch.previous,
-                    wall_ms: epoch.wall_ms,
-                    offset: epoch.offset,
-                    groups: &epoch.groups,
-                };
-                put_epoch(out, &sent);
-                self.cursor = epoch.epoch;
-                Sent::Message
+        if let Some(first) = self.first.take() {
+            return self.send(&first, out);
+        }
+        loop {
+            if let Some(filed) = &mut self.filed {
+                let next = filed.next_epoch();
+                let left = filed.bytes_left();
+                match next {
+                    Ok(Some(mut epoch)) => {
+                        let (offset, _) = self.session.database().backlog();
+                        epoch.offset = offset.saturating_sub(left);
+                        return self.send(&epoch, out);
+                    }
+                    Ok(None) => self.filed = None,
+                    Err(_) => return Sent::Gone,
+                }
+            }
+            let database = self.session.database();
+            let durable = database.followable();
+            #[cfg(test)]
+            let durable = if super::tests::is(super::tests::Fault::DurableIgnored) {
+                database.closed_epoch()
+            } else {
+                durable
+            };
+            match database.acknowledgement.ring().next(self.cursor, durable) {
+                Next::Nothing => return Sent::Nothing,
+                Next::Epoch(epoch) => return self.send(&epoch, out),
+                Next::Gone => match resume::read_behind(database, self.cursor) {
+                    Some(filed) => self.filed = Some(filed),
+                    None => return Sent::Gone,
+                },
             }
         }
+    }
+
+    /// Sends an epoch, unless the data are no longer those of its history.
+    fn send(&mut self, epoch: &FollowedEpoch, out: &mut Vec<u8>) -> Sent {
+        let lineage = lock(&self.session.database().lineage);
+        #[cfg(test)]
+        let gone = !super::tests::is(super::tests::Fault::CopyPassed);
+        #[cfg(not(test))]
+        let gone = true;
+        if gone && lineage.present() != self.history {
+            return Sent::Gone;
+        }
+        let sent = EpochSent {
+            history: lineage.owner(epoch.epoch),
+            epoch: epoch.epoch,
+            previous: epoch.previous,
+            wall_ms: epoch.wall_ms,
+            offset: epoch.offset,
+            groups: &epoch.groups,
+        };
+        put_epoch(out, &sent);
+        self.cursor = epoch.epoch;
+        Sent::Message
     }
 
     /// Appends a sign of life, which says up to where the replica must be.

@@ -113,6 +113,36 @@ impl LogScan {
     }
 }
 
+impl LogScan {
+    /// The epochs behind `after` up to `until`, which was durable before the scan, of a log that is
+    /// being written; and behind which epoch they are without a hole, since older ones may no
+    /// longer be there.
+    pub(super) fn behind(&self, after: LogEpoch, until: LogEpoch) -> (LogCut, LogEpoch) {
+        let scanned = &*self.scanned;
+        let mut chain = Vec::new();
+        let mut start = until;
+        while start > after {
+            let known = scanned.epochs.get(&start);
+            let whole = known.filter(|known| scanned.is_whole(known));
+            let Some(known) = whole.filter(|known| known.mark.previous < start) else {
+                break;
+            };
+            chain.push(start);
+            start = known.mark.previous;
+        }
+        chain.reverse();
+        let cut = LogCut {
+            from: chain.first().copied().unwrap_or(until),
+            cutoff: until,
+            written: until,
+            chain: Arc::new(chain),
+            torn: Vec::new(),
+            scanned: Arc::clone(&self.scanned),
+        };
+        (cut, start.max(after))
+    }
+}
+
 impl Scanned {
     fn is_whole(&self, epoch: &ScannedEpoch) -> bool {
         self.missing(epoch).is_none()
@@ -282,7 +312,8 @@ impl LogCut {
         self
     }
 
-    pub(super) fn newest_incarnation(&self) -> u64 {
+    /// The newest start of a server that left files here; 0: there are none.
+    pub fn newest_incarnation(&self) -> u64 {
         self.scanned.newest_incarnation
     }
 

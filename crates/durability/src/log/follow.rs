@@ -224,6 +224,12 @@ impl Ring {
         lock(&self.state).newest
     }
 
+    /// Behind which epoch the oldest is that is here.
+    #[must_use]
+    pub fn start(&self) -> LogEpoch {
+        lock(&self.state).start
+    }
+
     /// Bytes of all epochs so far; bytes that are here.
     #[must_use]
     pub fn sizes(&self) -> (u64, usize) {

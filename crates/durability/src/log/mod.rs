@@ -21,6 +21,7 @@
 //! | `supply` | files made ahead, recycled segments |
 //! | `reserve` | the space of a volume reserved for checkpoints |
 //! | `follow` | the newest epochs in memory, for followers |
+//! | `filed` | older ones, read back from the files |
 //! | `state` | what these share; full, failed |
 //! | `segment`, `frame` | the formats |
 //! | `scan`, `cut`, `reader`, `waves` | reading: what exists, up to where it counts, its groups, for several threads |
@@ -42,6 +43,7 @@
 mod cut;
 mod epochs;
 mod error;
+mod filed;
 mod follow;
 mod frame;
 #[cfg(any(test, fuzzing))]
@@ -70,6 +72,7 @@ pub use cut::{LogCut, TornEpoch};
 pub use epochs::Due;
 use epochs::Epochs;
 pub use error::LogError;
+pub use filed::{FiledEpochs, put_group};
 pub use follow::{FollowedEpoch, Next, Ring, records};
 use frame::Mark;
 use queue::State as QueueState;
@@ -331,6 +334,11 @@ impl Log {
     /// Whether the log can be written.
     pub fn state(&self) -> LogState {
         self.shared.state()
+    }
+
+    /// Which start of a server on these files this one is.
+    pub fn incarnation(&self) -> u64 {
+        self.shared.incarnation
     }
 
     /// Whether the log can be written: one load.

@@ -414,6 +414,12 @@ impl Supply {
         self.lock().sealed.push(segment);
     }
 
+    /// The complete segments.
+    pub(super) fn former(&self) -> Vec<PathBuf> {
+        let state = self.lock();
+        state.sealed.iter().map(|one| one.path.clone()).collect()
+    }
+
     /// Bytes of frames in complete segments, their number, and that of free files.
     pub(super) fn counts(&self) -> (u64, usize, usize) {
         let state = self.lock();

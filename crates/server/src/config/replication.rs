@@ -191,8 +191,8 @@ pub(super) static SETTINGS: &[Setting] = &[
     max_lag("min-replicas-max-lag"),
     Setting::new(
         "repl-backlog-size",
-        "Bytes of changes that are kept in memory for replicas, once there is one: a replica that \
-         is further behind takes a full copy",
+        "Bytes of changes that are kept in memory for replicas, once there is one: what a replica \
+         needs from before is read from the log, as far as it is kept, or it takes a full copy",
         |config| print(config.replication.backlog_bytes),
         |config, value| {
             let least = limits::BACKLOG_BYTES_MIN;

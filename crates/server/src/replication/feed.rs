@@ -7,12 +7,30 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{Framer, Sent, Source};
+use pando_db::{CopyReason, Framer, Sent, Source};
 use tracing::{info, warn};
 
 use super::Follower;
 use crate::limits;
 use crate::shared::{Shared, lock};
+
+/// What an operator should know of a full copy.
+fn explained(reason: CopyReason) -> Option<&'static str> {
+    match reason {
+        CopyReason::New => None,
+        CopyReason::Ahead => Some(
+            "the replica has writes that this server has not: it takes a full copy, and loses them",
+        ),
+        CopyReason::Unknown => Some("the replica's data came from elsewhere: it takes a full copy"),
+        CopyReason::TooFarBehind => Some(
+            "the replica is too far behind: it takes a full copy (repl-backlog-size is how many \
+             bytes of changes are kept for replicas)",
+        ),
+        CopyReason::Remapped => Some(
+            "databases were exchanged or emptied since the replica was here: it takes a full copy",
+        ),
+    }
+}
 
 /// One replica's feed.
 struct Feed<'a> {
@@ -41,12 +59,18 @@ impl Feed<'_> {
     /// Returns why the replica was given up, unless it is gone by itself.
     fn serve(mut self) -> Option<String> {
         let follower = self.follower;
+        if let Err(error) = self.shared.database.keep_histories() {
+            warn!(%error, "after a restart of this server its replicas will take full copies");
+        }
         let mut source = match Source::new(&self.shared.database, follower.position) {
             Ok(source) => source,
             Err(error) => return Some(error.to_string()),
         };
         let (host, port, full) = (&follower.host, follower.port, source.is_copying());
         info!(host, port, full_copy = full, "a replica follows");
+        if let Some(why) = source.copies().and_then(explained) {
+            warn!(host, port, "{why}");
+        }
         let mut message = Vec::new();
         let mut beat = Instant::now();
         let mut busy = Instant::now();
@@ -68,8 +92,8 @@ impl Feed<'_> {
                 }
                 Sent::Gone => {
                     return Some(
-                        "a replica is too far behind: it takes a full copy (repl-backlog-size is \
-                         how many bytes of changes are kept for replicas)"
+                        "what a replica needs next is no longer kept: it asks anew \
+                         (repl-backlog-size is how many bytes of changes are kept for replicas)"
                             .to_owned(),
                     );
                 }

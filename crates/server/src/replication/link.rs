@@ -231,7 +231,19 @@ impl Link<'_> {
             ids.map(str::to_owned).collect()
         });
         let above = above.ok_or("it is no Pando, or one that knows no replication")?;
-        lock(&self.replication.state).above = above;
+        let mut state = lock(&self.replication.state);
+        let changed = state.above != above;
+        state.above = above;
+        let below = state.followers.clone();
+        drop(state);
+        if changed {
+            // They ask anew, and are told (LK3 no-cycle).
+            for follower in below {
+                if let Some(mailbox) = shared.mailbox(follower.worker) {
+                    mailbox.close(follower.client);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -389,6 +401,9 @@ impl Link<'_> {
             info!("the link to the primary goes on where it stood");
         } else if changed {
             info!("a full copy of the primary is on its way in");
+            if self.replica.was_ahead() {
+                warn!("this server has writes that its primary has not: the copy replaces them");
+            }
         }
         if changed {
             self.shared.judge_replicas();

@@ -27,8 +27,8 @@
 //!   `taking` while it changes the target, the link while it takes a message. So no message of the
 //!   former primary arrives behind a client's write.
 //! - **LK3 no-cycle** A server refuses a replica that is itself, or that it follows, directly or
-//!   through others. The chain above is told when a link begins; when that changes, whoever is
-//!   below takes a full copy, and so asks again.
+//!   through others. The chain above is told when a link begins; when that changes, the links
+//!   below are ended, so that whoever is there asks again.
 //! - **LK4 counted-there** WAIT and WAITAOF count a replica for an epoch when it has acknowledged
 //!   that epoch or a later one.
 //!

@@ -161,6 +161,44 @@ fn a_chain_of_three_follows_through_kills_of_each() {
     wait_until_same(&middle, &top);
 }
 
+/// Positions outlive a restart of the primary, and its loss.
+#[test]
+fn a_restart_and_a_promotion_cost_no_full_copy() {
+    let folder = Folder::new();
+    let kept = |name: &str| {
+        let data = folder.path(name).display().to_string();
+        TestServer::start(&["--durability", "interval", "--data-dir", &data])
+    };
+    let (top, one, two) = (kept("top"), kept("one"), kept("two"));
+    ok(&top, &["SET", "k", "first"]);
+    for replica in [&one, &two] {
+        follow(replica, top.address);
+        wait_until_same(&top, replica);
+    }
+    top.signal("KILL");
+    top.wait();
+    let top = kept("top");
+    ok(&top, &["SET", "while", "nobody follows"]);
+    let go_on = |primary: &TestServer, replicas: [&TestServer; 2]| {
+        for replica in replicas {
+            follow(replica, primary.address);
+            wait_until_same(primary, replica);
+            wait_for_link(replica);
+            assert_eq!(info(replica, "master_full_copies"), "0");
+        }
+    };
+    go_on(&top, [&one, &two]);
+    // The old primary is killed, and comes back below one of its replicas.
+    ok(&top, &["SET", "k", "second"]);
+    wait_until_same(&top, &one);
+    wait_until_same(&top, &two);
+    top.signal("KILL");
+    top.wait();
+    ok(&one, &["REPLICAOF", "NO", "ONE"]);
+    ok(&one, &["SET", "k", "promoted"]);
+    go_on(&one, [&two, &kept("top")]);
+}
+
 /// A proxy in front of a server. It cuts each connection after so many bytes, wherever that is.
 struct Proxy {
     address: SocketAddr,
@@ -454,7 +492,7 @@ fn a_replica_that_stalls_holds_nobody_up() {
     let primary = TestServer::start(&["--repl-timeout", "2"]);
     let mut stalled = primary.connect();
     let run_id = "0123456789".repeat(4);
-    stalled.send(format!("PREPLICATE BEGIN 1 {run_id} 1 0\r\n"));
+    stalled.send(format!("PREPLICATE BEGIN 2 {run_id} 1 0\r\n"));
     primary.wait_until("it is fed", || info(&primary, "connected_slaves") == "1");
     let mut connection = primary.connection();
     let value = "v".repeat(100_000);

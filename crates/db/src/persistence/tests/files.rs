@@ -265,7 +265,7 @@ fn an_unreadable_file_is_named_or_got_round() {
         (kinds(&refused), kinds(&got_round)),
         (
             "checkpoint directory identity log".to_owned(),
-            "free manifest part".to_owned()
+            "free histories manifest part".to_owned()
         )
     );
 }

@@ -168,7 +168,7 @@ pub(super) fn write_group(
 }
 
 /// Reads a group back: its number and how many records it has.
-fn parse_group(mut bytes: &[u8]) -> Option<(u64, u64)> {
+pub(super) fn parse_group(mut bytes: &[u8]) -> Option<(u64, u64)> {
     let mut next_place = 0;
     let mut read = None;
     while !bytes.is_empty() {

@@ -9,5 +9,6 @@ mod canaries;
 mod crashes;
 mod damage;
 mod faults;
+mod filed;
 mod harness;
 mod threads;

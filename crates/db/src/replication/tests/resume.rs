@@ -1,0 +1,416 @@
+//! Three servers whose power ends, which are restored from copies, promoted, and which go on where
+//! they stood: at the end all have what the last primary has.
+
+use pando_durability::disk::SimulatedDisk;
+
+use super::*;
+use crate::commands::testing::START_MS;
+use crate::durable::testing;
+use crate::persistence::CheckpointOptions;
+use crate::{CopyReason, Database, DurabilityOptions, LogEpoch};
+
+const NODES: usize = 3;
+
+/// A server.
+struct Node {
+    /// Where it keeps its files, if it does.
+    disk: Option<SimulatedDisk>,
+    /// Taken while it is down.
+    shell: Option<Shell>,
+    /// Its link to the primary.
+    link: Option<Link>,
+}
+
+struct Link {
+    source: Option<Source>,
+    replica: Replica,
+    wire: VecDeque<Vec<u8>>,
+}
+
+fn open(disk: Option<&SimulatedDisk>) -> Shell {
+    let options = Options {
+        databases: DATABASES,
+        follows: true,
+        ..Options::default()
+    };
+    let Some(disk) = disk else {
+        return shell(EngineKind::Masstree);
+    };
+    let durability = DurabilityOptions {
+        disk: Arc::new(disk.clone()),
+        logs: 2,
+        segment_bytes: 64 * 1024,
+        threads: false,
+        recovery_threads: 1,
+        ..DurabilityOptions::new("/data")
+    };
+    let options = Options {
+        durability: Some(durability),
+        ..options
+    };
+    Shell::on_disk(options, START_MS).expect("what is on disk can be recovered")
+}
+
+impl Node {
+    fn new(kept: bool) -> Self {
+        let disk = kept.then(SimulatedDisk::new);
+        Self {
+            shell: Some(open(disk.as_ref())),
+            disk,
+            link: None,
+        }
+    }
+
+    fn shell(&mut self) -> &mut Shell {
+        self.shell.as_mut().expect("it is up")
+    }
+
+    fn database(&self) -> &Arc<Database> {
+        &self.shell.as_ref().expect("it is up").database
+    }
+
+    /// How far it is in what it follows.
+    fn position(&self) -> Option<Position> {
+        self.link.as_ref().and_then(|link| link.replica.position())
+    }
+
+    fn follow(&mut self) {
+        if self.link.is_none() {
+            self.shell().line("SELECT 0");
+            let database = Arc::clone(self.database());
+            let set = database.set_follows(true, Refusal::ReadOnly);
+            set.expect("a session is free");
+            self.link = Some(Link {
+                source: None,
+                replica: Replica::new(&database).expect("a session is free"),
+                wire: VecDeque::new(),
+            });
+        }
+        self.link.as_mut().expect("there is one").cut();
+    }
+
+    fn promote(&mut self) {
+        self.link = None;
+        let set = self.database().set_follows(false, Refusal::Nothing);
+        set.expect("a session is free");
+    }
+}
+
+impl Link {
+    fn cut(&mut self) {
+        self.source = None;
+        self.wire.clear();
+        self.replica.cut_off();
+    }
+}
+
+/// Three servers, one of which is the primary.
+struct Servers {
+    nodes: Vec<Node>,
+    primary: usize,
+    kept: bool,
+    /// An earlier copy of a server's disk.
+    copy: Option<(usize, SimulatedDisk)>,
+    /// How often a stream went on, and why others were full copies.
+    resumed: usize,
+    copies: Vec<CopyReason>,
+}
+
+impl Servers {
+    fn new(kept: bool) -> Self {
+        let mut servers = Self {
+            nodes: (0..NODES).map(|_| Node::new(kept)).collect(),
+            primary: 0,
+            kept,
+            copy: None,
+            resumed: 0,
+            copies: Vec::new(),
+        };
+        servers.point();
+        servers
+    }
+
+    /// Everybody follows the primary.
+    fn point(&mut self) {
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if index == self.primary {
+                node.promote();
+            } else {
+                node.follow();
+            }
+        }
+    }
+
+    fn replica(&self, random: &mut Rng) -> usize {
+        let index = random.usize(0..NODES - 1);
+        index + usize::from(index >= self.primary)
+    }
+
+    /// Sends a replica its next message; `false`: there is none.
+    fn send(&mut self, index: usize) -> bool {
+        let primary = Arc::clone(self.nodes[self.primary].database());
+        let link = self.nodes[index].link.as_mut().expect("it follows");
+        if link.source.is_none() {
+            link.replica.force();
+            primary.keep_histories().expect("there is power");
+            let source = Source::new(&primary, link.replica.position());
+            let source = source.expect("a session is free");
+            match source.copies() {
+                None => self.resumed += 1,
+                Some(reason) => self.copies.push(reason),
+            }
+            link.source = Some(source);
+        }
+        let mut message = Vec::new();
+        match link
+            .source
+            .as_mut()
+            .expect("there is one")
+            .next(&mut message)
+        {
+            Sent::Message => link.wire.push_back(message),
+            Sent::Nothing => return false,
+            Sent::Gone => link.cut(),
+        }
+        true
+    }
+
+    fn deliver(&mut self, index: usize) -> Result<(), ReplicationError> {
+        let link = self.nodes[index].link.as_mut().expect("it follows");
+        let Some(message) = link.wire.pop_front() else {
+            return Ok(());
+        };
+        let taken = link.replica.take(&message);
+        if taken.is_err() {
+            link.cut();
+        }
+        taken
+    }
+
+    /// Its power ends, or it is restored from a copy of its disk.
+    fn restart(&mut self, index: usize, disk: Option<SimulatedDisk>) {
+        for node in &mut self.nodes {
+            if let Some(link) = &mut node.link {
+                link.cut();
+            }
+        }
+        let node = &mut self.nodes[index];
+        node.link = None;
+        node.shell = None;
+        node.shell = Some(open(disk.as_ref()));
+        node.disk = disk;
+        self.point();
+    }
+
+    fn crash(&mut self, index: usize, seed: u64) {
+        let disk = self.nodes[index].disk.as_ref();
+        let disk = disk.map(|disk| disk.crash(seed));
+        self.restart(index, disk);
+    }
+
+    /// One step; an error is what the network may not cause.
+    fn step(&mut self, random: &mut Rng) -> Result<(), ReplicationError> {
+        let any = random.usize(0..NODES);
+        match random.u32(0..1000) {
+            0..=399 => write(self.nodes[self.primary].shell(), random),
+            400..=499 => self.nodes[any].database().end_epoch(),
+            500..=699 => {
+                let replica = self.replica(random);
+                self.send(replica);
+            }
+            700..=939 => {
+                let replica = self.replica(random);
+                self.deliver(replica)?;
+            }
+            940..=954 => {
+                let replica = self.replica(random);
+                self.nodes[replica].link.as_mut().expect("it follows").cut();
+            }
+            955..=959 => {
+                let _busy = self.nodes[any]
+                    .database()
+                    .checkpoint(&CheckpointOptions::default());
+            }
+            960..=969 => {
+                // The primary is fenced, or not; whoever follows best takes its place.
+                let position = |index: &usize| {
+                    let position = self.nodes[*index].position();
+                    position.map_or(LogEpoch::NONE, |position| position.epoch)
+                };
+                let replicas = (0..NODES).filter(|index| *index != self.primary);
+                self.primary = replicas.max_by_key(position).expect("there are two");
+                self.point();
+            }
+            // In memory, nothing of its histories is left.
+            970..=979 if self.kept || any == self.primary && random.u8(0..8) == 0 => {
+                self.crash(any, random.u64(..));
+            }
+            980..=984 if self.kept => {
+                let disk = self.nodes[any].disk.as_ref().expect("it has one");
+                self.copy = Some((any, disk.copy()));
+            }
+            985..=987 => {
+                if let Some((index, disk)) = self.copy.take() {
+                    self.restart(index, Some(disk.crash(0)));
+                }
+            }
+            988..=990 if self.kept => {
+                // A replica begins with a copy of the primary's files.
+                let (replica, seed) = (self.replica(random), random.u64(..));
+                let disk = self.nodes[self.primary].disk.as_ref().expect("it has one");
+                let disk = disk.copy().crash(seed);
+                self.restart(replica, Some(disk));
+            }
+            _ => {
+                let bytes = random.usize(0..20_000);
+                self.nodes[any].database().set_backlog_bytes_max(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers everything.
+    fn settle(&mut self) -> Result<(), ReplicationError> {
+        let primary = self.primary;
+        for replica in (0..NODES).filter(|index| *index != primary) {
+            for round in 0.. {
+                assert!(round < 20_000, "it goes on for ever: {:?}", self.copies);
+                self.nodes[self.primary].database().end_epoch();
+                let sent = self.send(replica);
+                self.deliver(replica)?;
+                let link = self.nodes[replica].link.as_ref().expect("it follows");
+                if !sent && link.wire.is_empty() && !link.replica.is_loading() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One run; an error says that the servers differ at the end, or that one refused what came.
+fn run(seed: u64, kept: bool) -> Result<Servers, String> {
+    let mut random = Rng::with_seed(seed);
+    let mut servers = Servers::new(kept);
+    for _ in 0..random.usize(200..900) {
+        let step = servers.step(&mut random);
+        step.map_err(|error| error.to_string())?;
+    }
+    servers.settle().map_err(|error| error.to_string())?;
+    // Once more, so that those that went on on the wrong data show it.
+    for _ in 0..20 {
+        write(servers.nodes[servers.primary].shell(), &mut random);
+    }
+    servers.settle().map_err(|error| error.to_string())?;
+    let contents: Vec<_> = servers
+        .nodes
+        .iter_mut()
+        .map(|node| content(node.shell()))
+        .collect();
+    if contents.windows(2).all(|pair| pair[0] == pair[1]) {
+        Ok(servers)
+    } else {
+        Err("they differ".to_owned())
+    }
+}
+
+/// FW1 one-history, HL1 fork-is-known.
+#[test]
+fn servers_go_on_where_they_stood() {
+    for kept in [true, false] {
+        let (mut resumed, mut copies) = (0, Vec::new());
+        for seed in 0..40 {
+            let servers = run(seed, kept);
+            let servers = servers.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            resumed += servers.resumed;
+            copies.extend(servers.copies);
+        }
+        let count = |reason| copies.iter().filter(|found| **found == reason).count();
+        let least = if kept { 100 } else { 20 };
+        assert!(resumed > least, "{resumed}, {copies:?}");
+        assert!(!kept || count(CopyReason::Ahead) > 5, "{copies:?}");
+    }
+}
+
+/// The canaries: each fault is noticed by some seed.
+#[test]
+fn each_wrong_continuation_is_noticed() {
+    let noticed = |run: &dyn Fn(u64) -> bool| (0..100).any(run);
+    let stale = |seed| with(Fault::StaleHistory, || run(seed, true).is_err());
+    assert!(noticed(&stale), "any position is taken");
+    let fault = testing::Fault::ForkForgotten;
+    let forked = |seed| testing::with(fault, || run(seed, true).is_err());
+    assert!(noticed(&forked), "a lost epoch is taken for another");
+}
+
+/// A replica that is promoted has repeated several epochs in one of its own. Others have some of
+/// these, and get the rest.
+#[test]
+fn a_promoted_server_goes_on_within_an_epoch() {
+    for fault in [Fault::Nothing, Fault::GroupsRepeated] {
+        for kept in [true, false] {
+            let mut servers = Servers::new(kept);
+            let long = "x".repeat(1000);
+            servers.nodes[0].shell().line(&format!("SET k {long}"));
+            servers.settle().expect("they follow");
+            let copies = servers.copies.len();
+            for node in &servers.nodes {
+                node.database().end_epoch();
+            }
+            let lines = ["SETRANGE k 0 y", "DEL k", "SET other 1"];
+            for (index, line) in lines.into_iter().enumerate() {
+                servers.nodes[0].shell().line(line);
+                servers.nodes[0].database().end_epoch();
+                let replicas = if index < 2 { 1..3 } else { 1..2 };
+                for replica in replicas {
+                    assert!(servers.send(replica));
+                    servers.deliver(replica).expect("it follows");
+                }
+            }
+            servers.primary = 1;
+            servers.point();
+            let settled = with(fault, || servers.settle());
+            assert_eq!(
+                settled.is_ok(),
+                fault == Fault::Nothing,
+                "{kept}: {settled:?}"
+            );
+            if fault == Fault::Nothing {
+                assert_eq!(servers.copies.len(), copies, "{:?}", servers.copies);
+                let contents = servers.nodes.iter_mut().map(|node| content(node.shell()));
+                let contents: Vec<_> = contents.collect();
+                assert!(contents[0] == contents[1] && contents[1] == contents[2]);
+                assert_eq!(contents[0].len(), 1);
+            }
+        }
+    }
+}
+
+/// What a database becomes by a full copy does not follow from what it was: whoever reads its log
+/// must not go on over that.
+#[test]
+fn a_full_copy_ends_the_streams_below() {
+    for fault in [Fault::Nothing, Fault::CopyPassed] {
+        let down = open(Some(&SimulatedDisk::new()));
+        let mut pair = Pair::new(shell(EngineKind::Masstree), down);
+        pair.up.line("SET k 1");
+        pair.settle().expect("it follows");
+        let mut source = Source::new(&pair.down.database, None).expect("a session is free");
+        let mut next = |pair: &Pair| {
+            pair.down.database.end_epoch();
+            source.next(&mut Vec::new())
+        };
+        while next(&pair) != Sent::Nothing {}
+        // Another primary.
+        pair.cut();
+        pair.up = shell(EngineKind::Masstree);
+        pair.up.line("SET k 2");
+        pair.settle().expect("it takes a full copy");
+        let mut sent = with(fault, || next(&pair));
+        while sent == Sent::Message {
+            sent = with(fault, || next(&pair));
+        }
+        let ends = sent == Sent::Gone;
+        assert_eq!(ends, fault == Fault::Nothing, "{sent:?}");
+    }
+}
