@@ -457,7 +457,7 @@ fn small_honest_answers() {
             ("SLAVEOF no one", "+OK"),
             ("REPLICAOF host x", "-ERR Invalid master port"),
             (
-                "PREPLICATE BEGIN 2 x 1 1",
+                "PREPLICATE BEGIN 1 x 1 1",
                 "-ERR this server speaks another format of replication",
             ),
             (
