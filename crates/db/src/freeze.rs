@@ -13,7 +13,6 @@ use pando_sync::lock;
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
-use crate::durable::lineage::Lineage;
 use crate::error::CommandError;
 use crate::kept;
 use crate::limits;
@@ -161,7 +160,9 @@ impl Database {
         // A new epoch: no follower stands in it.
         self.acknowledgement.rise_above(self.epochs.current(), time);
         let closed = self.closed_epoch();
-        *lock(&self.lineage) = Lineage::begun(closed);
+        let mut lineage = lock(&self.lineage);
+        *lineage = lineage.replaced(closed);
+        drop(lineage);
         let ring = self.acknowledgement.ring();
         if ring.is_on() {
             ring.turn_on(closed);

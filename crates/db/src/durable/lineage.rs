@@ -30,6 +30,9 @@ pub(crate) struct Lineage {
     /// Former histories, oldest first, and the last epoch of each.
     past: Vec<(u128, LogEpoch)>,
     present: u128,
+    /// Histories of other data that were here since the database was opened, oldest first. They are
+    /// not on disk: no position in one counts.
+    replaced: Vec<u128>,
 }
 
 /// What a position is to these data.
@@ -50,7 +53,18 @@ impl Lineage {
             begins,
             past: Vec::new(),
             present: fastrand::u128(1..),
+            replaced: Vec::new(),
         }
+    }
+
+    /// A first history, behind the epoch `begins`, of data that take the place of these.
+    pub(crate) fn replaced(&self, begins: LogEpoch) -> Self {
+        let mut next = Self::begun(begins);
+        next.replaced.clone_from(&self.replaced);
+        next.replaced.push(self.present);
+        let many = next.replaced.len().saturating_sub(limits::HISTORIES_MAX);
+        next.replaced.drain(..many);
+        next
     }
 
     /// The next history, of data of which everything up to `cutoff` was found.
@@ -64,6 +78,11 @@ impl Lineage {
         self.past.drain(..many);
         self.present = fastrand::u128(1..);
         self
+    }
+
+    /// The histories of data that were here since the database was opened, and are no longer.
+    pub(crate) fn former_data(&self) -> &[u128] {
+        &self.replaced
     }
 
     /// The history of what is written now.
@@ -142,6 +161,7 @@ impl Lineage {
             begins,
             past: former.collect::<Option<_>>()?,
             present,
+            replaced: Vec::new(),
         };
         Some((lineage, incarnation))
     }
@@ -156,6 +176,7 @@ mod tests {
             begins: LogEpoch(4),
             past: vec![(1, LogEpoch(10)), (2, LogEpoch(10)), (3, LogEpoch(30))],
             present: 4,
+            replaced: Vec::new(),
         }
     }
 
@@ -194,6 +215,22 @@ mod tests {
         assert_eq!([3, 4].map(place), [Place::Elsewhere, Place::Here]);
         let text = lineage.encode(u64::MAX);
         assert!(text.len() as u64 <= limits::HISTORIES_BYTES_MAX);
+    }
+
+    #[test]
+    fn no_position_of_replaced_data_counts() {
+        let mut last = lineage();
+        for begins in 50..50 + limits::HISTORIES_MAX as u64 {
+            let next = last.replaced(LogEpoch(begins));
+            let at = (last.present(), LogEpoch(begins));
+            assert_eq!(next.place(at, LogEpoch(200)), Place::Elsewhere);
+            assert_eq!(next.former_data().last(), Some(&last.present()));
+            last = next;
+        }
+        assert_eq!(last.former_data().len(), limits::HISTORIES_MAX);
+        assert_eq!(last.former_data()[0], 4);
+        let (read, _) = Lineage::parse(&last.encode(1)).expect("it is whole");
+        assert_eq!(read.former_data(), []);
     }
 
     #[test]

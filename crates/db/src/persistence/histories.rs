@@ -93,7 +93,7 @@ impl Database {
     /// Prepares a history for data that come from elsewhere: with it on disk, a crash before or
     /// after the change leaves nobody's position of what was here before.
     pub(crate) fn prepare_history(&self) -> io::Result<Lineage> {
-        let lineage = Lineage::begun(self.epochs.current());
+        let lineage = lock(&self.lineage).replaced(self.epochs.current());
         if let Some(durable) = &self.durable {
             let mut kept = lock(&durable.histories_kept);
             durable.write_histories(&lineage)?;

@@ -2,7 +2,7 @@
 //!
 //! | kind | | fields |
 //! |---|---|---|
-//! | 1 | hello | format (4 bytes), history (16), a sum of flags (1), position, databases, how often their mapping has changed, the tree of each |
+//! | 1 | hello | format (4 bytes), history (16), a sum of flags (1), position, databases, how often their mapping has changed, the tree of each, former histories, each of them (16) |
 //! | 2 | entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
 //! | 3 | done | the position of the copy |
 //! | 4 | epoch | history (16), epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
@@ -11,7 +11,8 @@
 //!
 //! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
 //! ahead; 8: the replica is to take these trees, since it knows others. Its history and position
-//! are those at which the stream begins.
+//! are those at which the stream begins. The former histories are those of data that this database
+//! had since it was opened, and has replaced.
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
@@ -71,6 +72,8 @@ pub(super) struct Hello {
     pub(super) changes: u64,
     /// The tree of each database, as records name it.
     pub(super) trees: Vec<TreeId>,
+    /// The histories of data that were there since the database was opened, and are no longer.
+    pub(super) former: Vec<u128>,
 }
 
 /// An epoch of the followed log.
@@ -122,6 +125,10 @@ impl Hello {
         for tree in &self.trees {
             out.number(u64::from(tree.0));
         }
+        out.number(self.former.len() as u64);
+        for history in &self.former {
+            out.put(&history.to_le_bytes());
+        }
     }
 
     fn take(input: &mut Input<'_>) -> Result<Self, ReplicationError> {
@@ -146,6 +153,10 @@ impl Hello {
         let trees = (0..databases)
             .map(|_| take_tree(input))
             .collect::<Result<_, _>>()?;
+        let former = input.length(limits::HISTORIES_MAX)?;
+        let former = (0..former)
+            .map(|_| take_history(input))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             history,
             begins: *begins,
@@ -153,6 +164,7 @@ impl Hello {
             position,
             changes,
             trees,
+            former,
         })
     }
 }
@@ -256,6 +268,7 @@ mod tests {
             position: LogEpoch(300),
             changes: 5,
             trees: vec![TreeId(1), TreeId(900)],
+            former: vec![8, 9 << 100],
         };
         let epoch = EpochSent {
             history: 9,

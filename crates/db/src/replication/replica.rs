@@ -264,8 +264,9 @@ impl Replica {
         if !hello.begins.copies() {
             return self.go_on(hello);
         }
-        let own = lock(&database.standing).history != hello.history && database.keys() > 0;
-        if hello.began_empty && own && !self.forced {
+        let came_from = lock(&database.standing).history;
+        let own = came_from != hello.history && !hello.former.contains(&came_from);
+        if hello.began_empty && own && database.keys() > 0 && !self.forced {
             return Err(ReplicationError::Empty);
         }
         self.give_up();

@@ -180,14 +180,17 @@ impl Source {
             None if adopt.is_some() => Begins::BehindOther,
             None => Begins::Behind,
         };
+        let lineage = lock(&database.lineage);
         let hello = Hello {
-            history: lock(&database.lineage).owner(self.cursor),
+            history: lineage.owner(self.cursor),
             begins,
             began_empty: database.began_empty,
             position: self.cursor,
             changes,
             trees: adopt.unwrap_or_else(|| trees.clone()),
+            former: lineage.former_data().to_vec(),
         };
+        drop(lineage);
         hello.put(out);
         self.stage = if begins.copies() {
             Stage::Copy {

@@ -414,3 +414,33 @@ fn a_full_copy_ends_the_streams_below() {
         assert_eq!(ends, fault == Fault::Nothing, "{sent:?}");
     }
 }
+
+/// The same for whoever followed: its data came from there, so it needs no force, though the
+/// servers above it began empty.
+#[test]
+fn a_full_copy_is_followed_without_force() {
+    let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
+    let mut below = shell(EngineKind::Masstree);
+    follow(&below, true, Refusal::ReadOnly);
+    let mut replica = Replica::new(&below.database).expect("a session is free");
+    for round in 0..3 {
+        pair.cut();
+        pair.up = shell(EngineKind::Masstree);
+        pair.up.line(&format!("SET k {round}"));
+        pair.settle().expect("it takes a full copy");
+        let source = Source::new(&pair.down.database, replica.position());
+        let mut source = source.expect("a session is free");
+        assert!(source.is_copying());
+        loop {
+            pair.down.database.end_epoch();
+            let mut message = Vec::new();
+            match source.next(&mut message) {
+                Sent::Message => replica.take(&message).expect("its data came from there"),
+                Sent::Nothing if source.is_copying() => {}
+                Sent::Nothing => break,
+                Sent::Gone => panic!("nothing replaces the data"),
+            }
+        }
+        assert_eq!(content(&mut pair.up), content(&mut below));
+    }
+}
