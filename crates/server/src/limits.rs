@@ -15,7 +15,7 @@ pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + REPLICAS_MAX + 1
 /// Most replicas that one server feeds: others follow one of them.
 pub const REPLICAS_MAX: usize = 16;
 
-/// Range of `repl-backlog-size`.
+/// Range of `repl-backlog-size`; `replica-log-hold` may be less.
 pub const BACKLOG_BYTES_MIN: u64 = 16 * 1024;
 /// See [`BACKLOG_BYTES_MIN`].
 pub const BACKLOG_BYTES_MAX: u64 = 1 << 40;

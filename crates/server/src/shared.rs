@@ -477,6 +477,7 @@ fn set_memory(database: &Database, config: &Config) {
         max_memory => max_memory,
     };
     database.set_backlog_bytes_max(config.replication.backlog_bytes);
+    database.set_log_hold(config.replication.log_hold_bytes);
     database.set_snapshots_max(config.snapshots_max);
     database.set_snapshot_bytes_max(config.snapshots_memory.of(whole) as usize);
     database.set_eviction_policy(config.eviction_policy);

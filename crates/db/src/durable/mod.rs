@@ -22,7 +22,7 @@ pub(crate) mod standing;
 pub(crate) mod testing;
 pub(crate) mod value;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -99,6 +99,8 @@ pub(crate) struct Durable {
     pub(crate) loading: AtomicBool,
     /// Whether the histories are on disk; locked while they are written.
     pub(crate) histories_kept: Mutex<bool>,
+    /// Bytes of log to hold for followers, once there is one.
+    pub(crate) hold: AtomicU64,
     pub(crate) stopping: AtomicBool,
     pub(crate) last: Mutex<Option<CheckpointReport>>,
     pub(crate) recovery: Recovery,

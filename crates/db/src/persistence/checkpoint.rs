@@ -161,6 +161,10 @@ impl Database {
             // A disk that was too full for it gets the space back. What cannot be removed is
             // removed with the next checkpoint, or at the next start.
             let _ = checkpoint::remove_unfinished(&*durable.options.disk, &durable.files);
+            if !matches!(taken, Err(CheckpointFailure::Stopped)) {
+                durable.log.set_hold(0);
+                let _ = durable.log.recycle_below(LogEpoch::NONE);
+            }
         }
         durable.log.spend_on_checkpoint(0);
         taken
@@ -218,6 +222,9 @@ impl Database {
         )?;
         durable.log.expect_checkpoint(manifest.bytes(), logged);
         durable.log.spend_on_checkpoint(0);
+        let followed = self.is_followed();
+        let hold = durable.hold.load(Ordering::Relaxed);
+        durable.log.set_hold(if followed { hold } else { 0 });
         let recycled = freed + retire(durable, &manifest, kept)?;
         let report = CheckpointReport {
             start,

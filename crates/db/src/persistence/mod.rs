@@ -35,7 +35,7 @@ mod stream;
 mod tests;
 
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use pando_durability::disk::Room;
@@ -177,6 +177,7 @@ pub(crate) fn open(
         checkpoints: Mutex::new(found.checkpoints),
         loading: AtomicBool::new(false),
         histories_kept: Mutex::new(histories_kept),
+        hold: AtomicU64::new(0),
         stopping: AtomicBool::new(false),
         last: Mutex::new(None),
         recovery: found.recovery,

@@ -68,6 +68,7 @@ mod source;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pando_engine::{LogEpoch, SessionLimit};
 use pando_sync::lock;
@@ -214,6 +215,14 @@ impl Database {
     /// Sets how many bytes are kept for followers.
     pub fn set_backlog_bytes_max(&self, bytes_max: usize) {
         self.acknowledgement.ring().set_bytes_max(bytes_max);
+    }
+
+    /// Sets how many bytes of log that no recovery needs are held for followers, once somebody
+    /// follows, from the next checkpoint on. They go when the log needs the space.
+    pub fn set_log_hold(&self, bytes: u64) {
+        if let Some(durable) = &self.durable {
+            durable.hold.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Whether epochs are kept for followers.

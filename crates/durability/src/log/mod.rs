@@ -121,6 +121,8 @@ pub struct LogStatistics {
     pub segments: usize,
     /// Files that were made ahead or recycled.
     pub free_files: usize,
+    /// Bytes of obsolete files that are held for followers.
+    pub held_bytes: u64,
     /// Bytes handed over and not yet written.
     pub pending_bytes: usize,
     /// Bytes of memory for data handed over: waiting data, and buffers kept for reuse.
@@ -404,6 +406,12 @@ impl Log {
         recycled
     }
 
+    /// How many bytes of obsolete segments are kept for followers ([`Self::epochs_behind`]), from
+    /// the next call of [`Self::recycle_below`] on. They go before the log finds no space.
+    pub fn set_hold(&self, bytes: u64) {
+        self.shared.supply.set_hold(bytes);
+    }
+
     /// The space of the volume on which the log has least left, where the disk can tell.
     pub fn room(&self) -> Option<LogRoom> {
         let used = |log: usize| self.shared.logs[log].segment_bytes.load(Ordering::Relaxed) > 0;
@@ -449,7 +457,7 @@ impl Log {
     pub fn statistics(&self) -> LogStatistics {
         let shared = &*self.shared;
         let used = |log: &state::OneLog| log.segment_bytes.load(Ordering::Relaxed);
-        let (sealed_bytes, sealed, free_files) = shared.supply.counts();
+        let (sealed_bytes, sealed, free_files, held_bytes) = shared.supply.counts();
         let counters = &shared.counters;
         LogStatistics {
             written_bytes: counters.written_bytes.load(Ordering::Relaxed),
@@ -460,6 +468,7 @@ impl Log {
             live_bytes: sealed_bytes + shared.logs.iter().map(used).sum::<u64>(),
             segments: sealed + shared.logs.iter().filter(|log| used(log) > 0).count(),
             free_files,
+            held_bytes,
             pending_bytes: shared.pending.load(Ordering::Relaxed),
             buffer_bytes: shared.logs.iter().map(|log| log.queue.buffer_bytes()).sum(),
             closed: shared.epochs.lock().closed,

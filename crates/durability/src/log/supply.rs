@@ -7,6 +7,11 @@
 //! | `ahead` | the thread that changes `ready` or makes a file | `state`; read without it |
 //! | `unsynced` | [`Supply::recycle_below`] | `state` |
 //! | `sealed` | writers ([`Supply::seal`]), [`Supply::recycle_below`] | `state` |
+//! | `held` | [`Supply::recycle_below`], the thread that needs their space | `state` |
+//! | `hold` | [`Supply::set_hold`] | nothing: a bound |
+//!
+//! Obsolete segments can be held for followers that are far behind, up to a number of bytes. They
+//! are files ahead that still have a name: whoever finds no space takes the oldest of them.
 //!
 //! Nothing is read or written under the lock, but volumes are asked for their free space under it.
 //! The preparer's thread makes a file ahead of its use, so that a full disk is noticed while the
@@ -49,7 +54,7 @@ pub struct LogRoom {
     pub kept: u64,
     /// Whether parts of checkpoints are there.
     pub shared: bool,
-    /// Bytes of files that the log has made ahead or recycled.
+    /// Bytes of files that the log has made ahead or recycled, or holds for followers.
     pub ahead: u64,
     /// Bytes of files with data that a recovery would read.
     pub taken: u64,
@@ -95,6 +100,8 @@ struct LogFiles {
 struct State {
     logs: Vec<LogFiles>,
     sealed: Vec<Sealed>,
+    /// Obsolete segments that are held for followers, oldest first.
+    held: VecDeque<Sealed>,
     /// Recycled files whose names may not be durable.
     unsynced: Vec<PathBuf>,
     stopped: bool,
@@ -109,6 +116,8 @@ pub(super) struct Supply {
     incarnation: u64,
     next: AtomicU64,
     segment_bytes: u64,
+    /// Bytes of obsolete segments to hold for followers.
+    hold: AtomicU64,
     pub(super) reserve: Reserve,
 }
 
@@ -139,6 +148,7 @@ impl Supply {
             state: Mutex::new(State {
                 logs: logs.collect(),
                 sealed,
+                held: VecDeque::new(),
                 unsynced: Vec::new(),
                 stopped: false,
             }),
@@ -147,8 +157,14 @@ impl Supply {
             incarnation,
             next: AtomicU64::new(0),
             segment_bytes,
+            hold: AtomicU64::new(0),
             reserve,
         }
+    }
+
+    /// See [`super::Log::set_hold`].
+    pub(super) fn set_hold(&self, bytes: u64) {
+        self.hold.store(bytes, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -239,11 +255,11 @@ impl Supply {
             let Some(path) = files.free.pop_front() else {
                 let directory = files.directory.clone();
                 drop(state);
-                self.leave_room(disk, log, self.segment_bytes)?;
-                let path = self.free_path(&directory);
-                return segment::make(disk, path, self.segment_bytes, || {
-                    self.set_ahead(log, true);
-                });
+                let made = self.make(disk, log, &directory);
+                if made.is_err() && self.release(disk, &directory)? {
+                    continue;
+                }
+                return made;
             };
             drop(state);
             let io = |action, error| LogError::Io {
@@ -270,6 +286,12 @@ impl Supply {
         }
     }
 
+    fn make(&self, disk: &dyn Disk, log: usize, directory: &Path) -> Result<FreeFile, LogError> {
+        self.leave_room(disk, log, self.segment_bytes)?;
+        let path = self.free_path(directory);
+        segment::make(disk, path, self.segment_bytes, || self.set_ahead(log, true))
+    }
+
     /// Whether a log may take `more` bytes of its volume (LR1 checkpoint-room). If the disk cannot
     /// tell its free space, the log tries.
     fn leave_room(&self, disk: &dyn Disk, log: usize, more: u64) -> Result<(), LogError> {
@@ -291,17 +313,38 @@ impl Supply {
         }
     }
 
-    /// Removes free files while the volume has less free than is reserved for a checkpoint.
+    /// Removes free files, and those held for followers, while the volume has less free than is
+    /// reserved for a checkpoint.
     pub(super) fn give_back(&self, disk: &dyn Disk) -> Result<(), LogError> {
         for log in 0..self.ahead.len() {
             while self.leave_room(disk, log, 0).is_err() {
-                let Some(path) = self.lock().logs[log].free.pop_front() else {
-                    break;
+                let (free, directory) = {
+                    let files = &mut self.lock().logs[log];
+                    (files.free.pop_front(), files.directory.clone())
                 };
-                disk.remove(&path).map_err(LogError::io("remove", &path))?;
+                match free {
+                    Some(path) => disk.remove(&path).map_err(LogError::io("remove", &path))?,
+                    None if self.release(disk, &directory)? => {}
+                    None => break,
+                }
             }
         }
         Ok(())
+    }
+
+    /// Frees the oldest segment of a directory that is held for followers, and older ones
+    /// elsewhere, which are of no use without it. `false`: there is none.
+    fn release(&self, disk: &dyn Disk, directory: &Path) -> Result<bool, LogError> {
+        let oldest: Vec<Sealed> = {
+            let mut state = self.lock();
+            let here = |sealed: &Sealed| directory_of(&sealed.path) == directory;
+            let Some(last) = state.held.iter().position(here) else {
+                return Ok(false);
+            };
+            state.held.drain(..=last).collect()
+        };
+        self.free(disk, oldest)?;
+        Ok(true)
     }
 
     /// See [`super::Log::shares_volume`].
@@ -345,6 +388,11 @@ impl Supply {
         for sealed in &state.sealed {
             add(directory_of(&sealed.path), &|room| {
                 room.taken += sealed.file_bytes;
+            })?;
+        }
+        for held in &state.held {
+            add(directory_of(&held.path), &|room| {
+                room.ahead += held.file_bytes;
             })?;
         }
         drop(state);
@@ -414,38 +462,43 @@ impl Supply {
         self.lock().sealed.push(segment);
     }
 
-    /// The complete segments.
+    /// The complete segments, and those that are held.
     pub(super) fn former(&self) -> Vec<PathBuf> {
         let state = self.lock();
-        state.sealed.iter().map(|one| one.path.clone()).collect()
+        let all = state.held.iter().chain(&state.sealed);
+        all.map(|one| one.path.clone()).collect()
     }
 
-    /// Bytes of frames in complete segments, their number, and that of free files.
-    pub(super) fn counts(&self) -> (u64, usize, usize) {
+    /// Bytes of frames in complete segments, their number, that of free files, and bytes of files
+    /// that are held.
+    pub(super) fn counts(&self) -> (u64, usize, usize, u64) {
         let state = self.lock();
         let free = |files: &LogFiles| files.free.len() + usize::from(files.ready.is_some());
         (
             state.sealed.iter().map(|sealed| sealed.bytes).sum(),
             state.sealed.len(),
             state.logs.iter().map(free).sum(),
+            state.held.iter().map(|held| held.file_bytes).sum(),
         )
     }
 
-    /// Makes free files of the segments whose epochs are all below `epoch`; returns how many. Their
-    /// new names are durable before they can be used (LS2 name-before-bytes).
+    /// Makes free files of the segments whose epochs are all below `epoch`, but for those that are
+    /// held for followers; returns how many.
     pub(super) fn recycle_below(
         &self,
         disk: &dyn Disk,
         epoch: LogEpoch,
     ) -> Result<usize, LogError> {
-        let mut superfluous = Vec::new();
-        self.lock().sealed.retain(|sealed| {
-            let keep = sealed.last_epoch >= epoch;
-            if !keep {
-                superfluous.push(sealed.clone());
-            }
-            keep
-        });
+        let hold = self.hold.load(Ordering::Relaxed);
+        let superfluous = self.lock().retire_below(epoch, hold);
+        let freed = self.free(disk, superfluous);
+        let given_back = self.give_back(disk);
+        freed.and_then(|count| given_back.map(|()| count))
+    }
+
+    /// Makes free files of obsolete segments; returns how many. Their new names are durable before
+    /// they can be used (LS2 name-before-bytes).
+    fn free(&self, disk: &dyn Disk, superfluous: Vec<Sealed>) -> Result<usize, LogError> {
         let mut freed = std::mem::take(&mut self.lock().unsynced);
         let mut result = Ok(());
         for sealed in superfluous {
@@ -484,7 +537,6 @@ impl Supply {
                 result = Err(LogError::io("remove", &surplus)(error));
             }
         }
-        result = result.and(self.give_back(disk));
         // There is space now: logs in trouble try again at once.
         self.lock().try_again();
         self.changed.notify_all();
@@ -504,6 +556,23 @@ impl State {
         for files in &mut self.logs {
             files.again = files.trouble.is_some();
         }
+    }
+
+    /// Takes the segments whose epochs are all below `epoch` from those that a recovery needs, and
+    /// returns them and those that were held, but for the newest `hold` bytes.
+    fn retire_below(&mut self, epoch: LogEpoch, hold: u64) -> Vec<Sealed> {
+        let obsolete = self.sealed.extract_if(.., |one| one.last_epoch < epoch);
+        self.held.extend(obsolete);
+        self.held
+            .make_contiguous()
+            .sort_by_key(|held| held.last_epoch);
+        let mut bytes = 0;
+        let newest = self.held.iter().rev().take_while(|held| {
+            bytes += held.file_bytes;
+            bytes <= hold
+        });
+        let superfluous = self.held.len() - newest.count();
+        self.held.drain(..superfluous).collect()
     }
 
     /// Keeps a free file for the log of its directory that has the fewest; returns it if all have

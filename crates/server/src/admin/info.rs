@@ -257,6 +257,7 @@ fn log(report: &mut Report<'_, '_, '_, '_>) {
         report.line("log_failed_writes", log.failed_writes);
         report.line("log_live_bytes", log.live_bytes);
         report.line("log_segments", log.segments);
+        report.line("log_held_bytes", log.held_bytes);
         report.line("log_pending_bytes", log.pending_bytes);
         report.line("log_epoch_closed", log.closed);
         report.line("log_epoch_durable", log.durable);

@@ -37,6 +37,8 @@ pub struct Replication {
     pub max_lag_s: u64,
     /// `repl-backlog-size`: bytes of changes kept for replicas. Default 64 MiB.
     pub backlog_bytes: usize,
+    /// `replica-log-hold`: bytes of log kept for replicas that no start needs. Default 256 MiB.
+    pub log_hold_bytes: u64,
     /// `repl-timeout`: seconds after which a silent link is broken. Default 60.
     pub timeout_s: u64,
 }
@@ -53,6 +55,7 @@ impl Default for Replication {
             min_replicas: 0,
             max_lag_s: 10,
             backlog_bytes: pando_db::limits::RING_BYTES,
+            log_hold_bytes: 256 * 1024 * 1024,
             timeout_s: 60,
         }
     }
@@ -202,6 +205,18 @@ pub(super) static SETTINGS: &[Setting] = &[
         },
     )
     .own_name("replica-backlog-size")
+    .running(),
+    Setting::new(
+        "replica-log-hold",
+        "Bytes of log files that are kept for replicas, once there is one, though no start needs \
+         them; they go when the log needs their space. A change takes effect at the next \
+         checkpoint",
+        |config| print(config.replication.log_hold_bytes),
+        |config, value| {
+            let bytes = memory(value, 0, limits::BACKLOG_BYTES_MAX);
+            set(&mut config.replication.log_hold_bytes, bytes)
+        },
+    )
     .running(),
     Setting::new(
         "repl-timeout",

@@ -84,6 +84,12 @@ fn log_figures(page: &mut Page, log: &LogStatistics) {
             log.free_files as u64,
         ),
         (
+            "pando_log_held_bytes",
+            "gauge",
+            "Bytes of superfluous log that are held for replicas (replica-log-hold).",
+            log.held_bytes,
+        ),
+        (
             "pando_log_written_bytes_total",
             "counter",
             "Bytes written to the log.",

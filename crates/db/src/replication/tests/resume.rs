@@ -264,6 +264,7 @@ impl Servers {
             _ => {
                 let bytes = random.usize(0..20_000);
                 self.nodes[any].database().set_backlog_bytes_max(bytes);
+                self.nodes[any].database().set_log_hold(bytes as u64);
             }
         }
         Ok(())

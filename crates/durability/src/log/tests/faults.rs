@@ -11,7 +11,7 @@ use crate::disk::{CallKind, Fault, SimulatedDisk};
 use crate::log::{LogError, LogState};
 
 /// What was acknowledged is found after the power was lost, too.
-fn check_crashes(disk: &SimulatedDisk, model: &Model, say: &str) {
+pub(super) fn check_crashes(disk: &SimulatedDisk, model: &Model, say: &str) {
     for crash in 0..seeds() {
         let after = disk.copy().crash(crash);
         let found = recover(&as_disk(&after), model);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pando_sync::LogEpoch;
 
+use super::faults::check_crashes;
 use super::harness::*;
 use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{Log, records};
@@ -114,4 +115,65 @@ fn a_follower_reads_while_others_write() {
     reader.join().expect("every epoch was whole");
     let until = server.log.durable().0;
     assert_eq!(behind(&server.log, 0), Some(written(&model, 0, until)));
+}
+
+/// Checkpoints make all but the present segment obsolete. Followers find the newest of them.
+#[test]
+fn obsolete_segments_are_held_up_to_a_bound() {
+    const HELD: u64 = 4;
+    let (disk, mut model) = (disk(), Model::default());
+    let mut server = run(&as_disk(&disk), &mut model, 1, 5, 0).unwrap();
+    server.log.set_hold(HELD * SEGMENT_BYTES);
+    let mut gone = 0;
+    for round in 0..60 {
+        let epoch = server.epoch;
+        model.write(&mut server.sessions[0], epoch, 2, 1000);
+        server.tick(&mut model);
+        let until = server.log.durable().0;
+        if round % 10 == 9 {
+            model.checkpoint(&server.log, server.epoch);
+            server
+                .log
+                .recycle_below(LogEpoch(server.epoch))
+                .expect("it recycles");
+            let found = |after: &u64| behind(&server.log, *after).is_some();
+            let oldest = (0..=until).find(found).expect("something is kept");
+            let all = written(&model, oldest, until);
+            assert_eq!(behind(&server.log, oldest), Some(all));
+            let held = server.log.statistics().held_bytes;
+            assert!(held <= HELD * SEGMENT_BYTES, "{held}");
+            assert!(oldest + 9 < until && held > 0, "{oldest} of {until}");
+            gone += usize::from(oldest > 0);
+            check_crashes(&disk, &model, "held");
+        }
+    }
+    assert!(gone > 2, "{gone}");
+    server.log.set_hold(0);
+    server.log.recycle_below(LogEpoch::NONE).expect("all go");
+    assert_eq!(server.log.statistics().held_bytes, 0);
+    assert!(behind(&server.log, 0).is_none());
+}
+
+/// What is held is space of the log.
+#[test]
+fn a_full_disk_takes_what_is_held() {
+    let (disk, mut model) = (disk(), Model::default());
+    let mut server = run(&as_disk(&disk), &mut model, 2, 5, 0).unwrap();
+    server.log.set_hold(u64::MAX);
+    disk.set_capacity(Some(12 * SEGMENT_BYTES));
+    for round in 0..200 {
+        for session in 0..2 {
+            let epoch = server.epoch;
+            model.write(&mut server.sessions[session], epoch, 2, 1000);
+        }
+        server.tick(&mut model);
+        assert!(server.log.is_open(), "{round}: {:?}", server.log.state());
+        if round % 10 == 9 {
+            model.checkpoint(&server.log, server.epoch);
+            let recycled = server.log.recycle_below(LogEpoch(server.epoch));
+            recycled.expect("it recycles");
+            assert!(server.log.statistics().held_bytes > 0);
+            check_crashes(&disk, &model, "held");
+        }
+    }
 }
