@@ -88,6 +88,25 @@ impl Durability {
     }
 }
 
+/// What the replies of a client wait for besides this database's disk: the disks of so many
+/// databases that follow it. The host counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replicated {
+    /// So many.
+    pub replicas: u8,
+    /// For how long at most; the reply is an error then.
+    pub timeout: Option<Milliseconds>,
+}
+
+impl Replicated {
+    /// How many, and until when a reply that is ready at `now_ns` waits: for ever is `u64::MAX`.
+    #[must_use]
+    pub fn due_ns(&self, now_ns: u64) -> (u8, u64) {
+        let due = |limit: Milliseconds| now_ns.saturating_add(limit.0.saturating_mul(1_000_000));
+        (self.replicas, self.timeout.map_or(u64::MAX, due))
+    }
+}
+
 /// The epoch clock and its driver; see the module's header.
 #[derive(Debug)]
 pub(crate) struct Acknowledgement {

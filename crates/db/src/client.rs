@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
 
-use crate::acknowledge::Durability;
+use crate::acknowledge::{Durability, Replicated};
 use crate::error::CommandError;
 pub use crate::settings::ReplyMode;
 use crate::settings::Settings;
@@ -31,6 +31,8 @@ pub struct Client {
     pub no_touch: bool,
     /// When its requests are answered (CLIENT DURABILITY).
     pub durability: Durability,
+    /// Whose disks its replies wait for besides; its mode is [`Durability::Sync`] then.
+    pub replicated: Option<Replicated>,
     /// See [`Self::awaits`].
     pub(crate) awaits: LogEpoch,
     /// See [`Self::unacknowledged`].
@@ -96,6 +98,7 @@ impl Client {
             reply_mode: self.reply_mode,
             no_touch: self.no_touch,
             durability: self.durability,
+            replicated: self.replicated,
             answered_keys: self.answered_keys,
             uses: self.uses.clone(),
         }
@@ -110,6 +113,7 @@ impl Client {
             reply_mode: self.reply_mode,
             no_touch: self.no_touch,
             durability: self.durability,
+            replicated: self.replicated,
             answered_keys: self.answered_keys,
             uses: self.uses,
         } = settings;
@@ -126,6 +130,7 @@ impl Client {
             reply_mode: ReplyMode::On,
             no_touch: false,
             durability: Durability::default(),
+            replicated: None,
             awaits: LogEpoch::NONE,
             unacknowledged: LogEpoch::NONE,
             delayed: false,
@@ -140,11 +145,17 @@ impl Client {
     }
 
     /// The epoch that must be durable before the reply to its last request, or any later one, is
-    /// sent; none when there was nothing to wait for yet. Never decreases.
+    /// sent; none when there was nothing to wait for yet. Never decreases but by
+    /// [`Self::take_awaits`].
     #[must_use]
     #[inline]
     pub fn awaits(&self) -> LogEpoch {
         self.awaits
+    }
+
+    /// The same of the last request alone. For a host that looks at each reply by itself.
+    pub fn take_awaits(&mut self) -> LogEpoch {
+        std::mem::replace(&mut self.awaits, LogEpoch::NONE)
     }
 
     /// The last epoch in which it has written since [`Self::acknowledged`], none if it has not. A

@@ -59,7 +59,7 @@ mod view;
 mod watch;
 mod watchers;
 
-pub use acknowledge::Durability;
+pub use acknowledge::{Durability, Replicated};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Microseconds, Milliseconds, SystemClock};
 pub use commands::memory_usage;

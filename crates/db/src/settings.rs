@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pando_protocol::RespVersion;
 
-use crate::acknowledge::Durability;
+use crate::acknowledge::{Durability, Replicated};
 use crate::snapshots::NamedSnapshot;
 
 /// Whether a client wants replies (CLIENT REPLY).
@@ -30,6 +30,7 @@ pub(crate) struct Settings {
     pub(crate) reply_mode: ReplyMode,
     pub(crate) no_touch: bool,
     pub(crate) durability: Durability,
+    pub(crate) replicated: Option<Replicated>,
     pub(crate) answered_keys: usize,
     pub(crate) uses: Option<Arc<NamedSnapshot>>,
 }

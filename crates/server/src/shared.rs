@@ -181,6 +181,7 @@ impl Shared {
         let followed = self
             .replication
             .follow(&self.database, (target, force), refusal);
+        self.wake_workers();
         self.judge_replicas();
         followed
     }

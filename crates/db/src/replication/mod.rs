@@ -245,6 +245,13 @@ impl Database {
         }
     }
 
+    /// The last closed epoch in which anything was. What was durable before the call is in it or in
+    /// one before.
+    #[must_use]
+    pub fn newest_followed(&self) -> LogEpoch {
+        self.acknowledgement.ring().newest()
+    }
+
     /// The epoch that a follower must have to have everything written so far: the last one in which
     /// anything was. The caller has handed over what it wrote.
     #[must_use]

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use pando_db::{CommandError, Durability, Milliseconds, Progress, ReplyMode};
+use pando_db::{CommandError, Durability, Milliseconds, Progress, Replicated, ReplyMode};
 use pando_protocol::number;
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled, USER};
+use crate::limits;
 use crate::monitor::Monitor;
 use crate::registry::{ClientFlag, ClientRecord, WireProtocol};
 use crate::shared::Shared;
@@ -15,8 +16,9 @@ use crate::shared::Shared;
 const HELP: &[&str] = &[
     "CACHING (YES|NO)",
     "    Refused: no client is told what changes.",
-    "DURABILITY [NONE|INTERVAL|SYNC]",
-    "    Return when requests of this connection are answered, or set it.",
+    "DURABILITY [NONE|INTERVAL|SYNC|REPLICATED <replicas> [TIMEOUT <milliseconds>]]",
+    "    Return when requests of this connection are answered, or set it: at once, or when",
+    "    what the reply shows is on disk here, or on the disks of so many replicas, too.",
     "GETNAME",
     "    Return the name of this connection.",
     "GETREDIR",
@@ -157,9 +159,17 @@ fn durability(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     match request.len() {
         2 => {
-            call.reply.bulk(call.client.durability.name());
+            let text = match call.client.replicated {
+                None => call.client.durability.name().to_owned(),
+                Some(Replicated { replicas, timeout }) => {
+                    let limit = timeout.map(|limit| format!(" timeout {}", limit.0));
+                    format!("replicated {replicas}{}", limit.unwrap_or_default())
+                }
+            };
+            call.reply.bulk(text);
             return Ok(Progress::Done);
         }
+        4 | 6 if request.is(2, "REPLICATED") => return replicated(call),
         3 => {}
         _ => return Err(AdminError::wrong_subcommand("CLIENT", request.arg(1))),
     }
@@ -171,6 +181,37 @@ fn durability(call: &mut Call<'_, '_, '_>) -> Handled {
         return Err(AdminError::NothingKept);
     }
     call.client.durability = mode;
+    call.client.replicated = None;
+    call.ok()
+}
+
+/// DURABILITY REPLICATED replicas [TIMEOUT milliseconds].
+fn replicated(call: &mut Call<'_, '_, '_>) -> Handled {
+    let request = call.request;
+    let replicas = number::parse_i64(request.arg(3)).ok_or(CommandError::NotAnInteger)?;
+    let range = 1..=limits::REPLICAS_MAX as i64;
+    if !range.contains(&replicas) {
+        return Err(AdminError::ReplicatedRange);
+    }
+    let mut timeout = None;
+    if request.len() == 6 {
+        if !request.is(4, "TIMEOUT") {
+            return Err(CommandError::Syntax.into());
+        }
+        let given = number::parse_i64(request.arg(5)).ok_or(AdminError::TimeoutNotAnInteger)?;
+        let given = u64::try_from(given).map_err(|_| AdminError::TimeoutNegative)?;
+        timeout = (given > 0).then_some(Milliseconds(given));
+    }
+    if !call.shared.database.is_durable() {
+        return Err(AdminError::NothingKept);
+    }
+    // What earlier replies waited for is no concern of this one.
+    call.client.take_awaits();
+    call.client.durability = Durability::Sync;
+    call.client.replicated = Some(Replicated {
+        replicas: replicas as u8,
+        timeout,
+    });
     call.ok()
 }
 

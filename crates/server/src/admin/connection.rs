@@ -119,6 +119,7 @@ pub(super) fn quit(call: &mut Call<'_, '_, '_>) -> Handled {
 pub(super) fn reset(call: &mut Call<'_, '_, '_>) -> Handled {
     call.turn.reset(call.client);
     call.client.durability = call.shared.settings.durability();
+    call.client.replicated = None;
     call.client.authenticated = !call.shared.settings.requires_password();
     call.reply.set_version(call.client.protocol);
     if call.record.has(ClientFlag::Monitor) {

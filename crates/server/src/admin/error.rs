@@ -42,7 +42,7 @@ pub(crate) enum AdminError {
     TimeoutNotAnInteger,
     #[error("ERR timeout is negative")]
     TimeoutNegative,
-    #[error("ERR CLIENT DURABILITY mode must be NONE, INTERVAL or SYNC")]
+    #[error("ERR CLIENT DURABILITY mode must be NONE, INTERVAL, SYNC or REPLICATED")]
     DurabilityMode,
     #[error("ERR WAITAOF can wait for one disk at most: numlocal must be 0 or 1")]
     LocalDisks,
@@ -119,6 +119,8 @@ pub(crate) enum AdminError {
     TooManyReplicas,
     #[error("ERR PREPLICATE ACK is what replicas say, and this connection is none")]
     NoReplica,
+    #[error("ERR a server has from 1 to {} replicas", crate::limits::REPLICAS_MAX)]
+    ReplicatedRange,
     #[error("ERR WAIT cannot be used with replica instances.")]
     WaitOnReplica,
     #[error("ERR This instance has cluster support disabled")]

@@ -366,6 +366,10 @@ impl Link<'_> {
             return Ok(false);
         }
         let was_loading = self.replica.is_loading();
+        if was_loading {
+            // This may be the end of the copy.
+            self.replication.lose();
+        }
         let taken = self.replica.take(message);
         drop(taking);
         taken.map_err(|error| error.to_string())?;
@@ -395,6 +399,7 @@ impl Link<'_> {
         state.force &= !copied;
         drop(state);
         if copied {
+            self.shared.wake_workers();
             info!("the full copy is in: its data are served");
             self.shared.keeper.ask();
         } else if changed && !self.replica.is_loading() {

@@ -17,6 +17,7 @@
 //! | `state` | REPLICAOF, PREPLICATE BEGIN, a closed connection, the link | its mutex | the threads, INFO, ROLE |
 //! | `taking` | the link, REPLICAOF | its mutex, which is taken first | the same |
 //! | `awaited` | a worker with a WAIT; PREPLICATE ACK | `SeqCst` | PREPLICATE ACK |
+//! | `roles` | REPLICAOF, the link | `Release`, before the data change | workers, `Acquire` |
 //! | `Follower::progress` | PREPLICATE ACK, the feed | its mutex | the same, INFO, WAIT |
 //!
 //! Invariants:
@@ -29,8 +30,9 @@
 //! - **LK3 no-cycle** A server refuses a replica that is itself, or that it follows, directly or
 //!   through others. The chain above is told when a link begins; when that changes, the links
 //!   below are ended, so that whoever is there asks again.
-//! - **LK4 counted-there** WAIT and WAITAOF count a replica for an epoch when it has acknowledged
-//!   that epoch or a later one.
+//! - **LK4 counted-there** WAIT, WAITAOF and `replicated` count a replica for an epoch when it has
+//!   acknowledged that epoch or a later one.
+//! - **LK5 same-data** A reply that waits for replicas is not sent after `roles` has changed.
 //!
 //! Deliberately absent: what is sent and what becomes of it (`pando_db`).
 
@@ -39,7 +41,7 @@ mod feed;
 mod link;
 
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -142,8 +144,10 @@ pub(crate) struct Replication {
     taking: Mutex<()>,
     /// Held while it is judged what is refused.
     judging: Mutex<()>,
-    /// Somebody waits for replicas (WAIT, WAITAOF).
+    /// Somebody waits for replicas (WAIT, WAITAOF, `replicated`).
     awaited: AtomicBool,
+    /// See [`Replication::roles`].
+    roles: AtomicU64,
 }
 
 impl Follower {
@@ -198,6 +202,9 @@ impl Replication {
             return Ok(());
         }
         state.changes += 1;
+        if target.is_some() {
+            self.lose();
+        }
         state.above.clear();
         state.link = LinkStatus::default();
         if let Some(socket) = state.socket.take() {
@@ -311,6 +318,30 @@ impl Replication {
             .iter()
             .filter(|one| one.has(epoch, on_disk))
             .count()
+    }
+
+    /// What each replica that keeps a log has on disk, the most first (LK4 counted-there).
+    pub(crate) fn on_disks(&self) -> Vec<LogEpoch> {
+        let on_disk = |one: &Arc<Follower>| {
+            let progress = one.progress();
+            (one.keeps_log && !progress.copying).then_some(progress.durable)
+        };
+        let mut on_disks: Vec<_> = self.followers().iter().filter_map(on_disk).collect();
+        on_disks.sort_unstable_by(|one, other| other.cmp(one));
+        on_disks
+    }
+
+    /// How often this server has begun to follow another one, or has taken a full copy: what was
+    /// written before may be lost, whatever its replicas confirm since (LK5 same-data).
+    #[inline]
+    pub(crate) fn roles(&self) -> u64 {
+        // Acquire pairs with `lose`: who sees the gates after it sees the number.
+        self.roles.load(Ordering::Acquire)
+    }
+
+    /// See [`Self::roles`]. To be called before the data can change; then the workers are woken.
+    fn lose(&self) {
+        self.roles.fetch_add(1, Ordering::Release);
     }
 
     /// How many replicas follow and were heard of lately.

@@ -81,7 +81,8 @@ pub(crate) struct Flags {
     pub(crate) queued: bool,
     /// It is in the list of connections whose output is sent at the end of the turn.
     pub(crate) touched: bool,
-    /// It is in the list of connections with replies or a WAITAOF that wait for the disk.
+    /// It is in the list of connections with replies or a WAITAOF that wait for the disk, or for
+    /// those of replicas.
     pub(crate) holding: bool,
     /// The poller reports when the socket can be written.
     pub(crate) awaits_writable: bool,
@@ -202,14 +203,14 @@ impl Connection {
         self.flags.read_closed && self.wait().is_some_and(in_vain)
     }
 
-    /// The log epoch that its output, or the connection itself, waits for.
-    pub(crate) fn awaits(&self) -> Option<LogEpoch> {
+    /// The log epochs that its output, and the connection itself, wait for.
+    pub(crate) fn awaits(&self) -> impl Iterator<Item = LogEpoch> {
         let phase = match self.wait() {
             Some(Wait::Disk { epoch, .. }) => Some(*epoch),
             _ => None,
         };
-        let output = self.output.awaits();
-        output.into_iter().chain(phase).min()
+        let output = self.output.awaits().map(|mark| mark.epoch);
+        output.into_iter().chain(phase)
     }
 
     /// Records what its buffers hold, and charges its requests, if they hold something or did so

@@ -44,6 +44,7 @@ struct Ended {
 impl Worker {
     /// Executes a batch. One that takes long releases gate and pin for others between two requests.
     pub(super) fn execute_batch(&mut self) {
+        self.holding.begin(self.shared.replication.roles());
         let mut turn = self.session.turn();
         let batch = self.gathering.batch();
         // One key alone has no other to be interleaved with.
@@ -184,9 +185,14 @@ impl Execution<'_> {
             }
             connection.follow_authentication();
         }
-        self.places
-            .holding
-            .follow(slot, connection, start, &self.shared.database);
+        if let Some(replicated) = connection.client.replicated {
+            let until = replicated.due_ns(self.recorder.now_ns());
+            self.places.follow_replicas(slot, connection, start, until);
+        } else {
+            self.places
+                .holding
+                .follow(slot, connection, start, &self.shared.database);
+        }
         if let Some(phase) = phase {
             enter_unless_alone(connection, phase);
         }

@@ -205,7 +205,12 @@ impl Worker {
         }
         let sweep_ns = self.sweeps().then_some(self.sweep_ms * 1_000_000);
         let tidy_ns = (self.tidies_left > 0).then_some(self.tidy_ns);
-        let due = [self.timers.next_ns(), sweep_ns, tidy_ns];
+        let due = [
+            self.timers.next_ns(),
+            self.holding.due_ns(),
+            sweep_ns,
+            tidy_ns,
+        ];
         let due_ns = due.into_iter().flatten().min()?;
         let now_ns = if executed {
             self.recorder.last_reading_ns()
@@ -362,8 +367,8 @@ impl Worker {
         if executed {
             self.tidies_left = limits::TIDY_ROUNDS;
         }
-        let nothing_due = self.timers.next_ns().is_none() && self.tidies_left == 0;
-        if nothing_due && !self.sweeps() {
+        let next_ns = self.timers.next_ns().or(self.holding.due_ns());
+        if next_ns.is_none() && self.tidies_left == 0 && !self.sweeps() {
             return;
         }
         let now_ns = if executed {
@@ -375,6 +380,9 @@ impl Worker {
             self.session.tidy();
             self.tidies_left -= 1;
             self.tidy_ns = now_ns + limits::TIDY_MS * 1_000_000;
+        }
+        if self.holding.due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            self.release_replicated();
         }
         self.trim_timers();
         while let Some(deadline) = self.timers.pop_due(now_ns) {

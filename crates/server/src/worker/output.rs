@@ -4,7 +4,11 @@
 //! order, so everything written after a held reply is held with it.
 //!
 //! Invariants:
-//! - **OU1** `marks` increase in both fields: from a mark's byte on, output waits for its epoch.
+//! - **OU1** `marks` are in the order of their bytes: from a mark's byte on, output waits for its
+//!   epoch, and for those of the marks before.
+//!
+//! A mark may have a time limit. When that has passed, the reply that the mark belongs to is
+//! replaced by an error ([`Output::refuse`]), which goes out in its place.
 //!
 //! A connection borrows a buffer when a reply is written and returns it when the socket has taken
 //! everything, so an idle connection holds none. Buffers that a long reply has made large are freed
@@ -56,12 +60,20 @@ pub(crate) enum Sent {
     Held,
 }
 
+/// Of a reply that is not given up.
+pub(crate) const NEVER_NS: u64 = u64::MAX;
+
 /// From here on output waits for an epoch (OU1).
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    /// Offset in the buffer.
+pub(crate) struct Mark {
+    /// Offset in the buffer, and of the end of the reply.
     from: usize,
-    epoch: LogEpoch,
+    end: usize,
+    pub(crate) epoch: LogEpoch,
+    /// How many replicas must have it; with none this server's disk.
+    pub(crate) replicas: u8,
+    /// When the reply is given up, in nanoseconds since the server's start.
+    pub(crate) due_ns: u64,
 }
 
 /// The output of one connection.
@@ -98,9 +110,37 @@ impl Output {
     /// Makes the output from offset `from` of the buffer on wait for `epoch`. `from` is where the
     /// last reply begins.
     pub(crate) fn hold(&mut self, from: usize, epoch: LogEpoch) {
-        let is_later = self.marks.back().is_none_or(|last| epoch > last.epoch);
-        if from < self.bytes.len() && is_later {
-            self.marks.push_back(Mark { from, epoch });
+        self.hold_for(from, epoch, (0, NEVER_NS));
+    }
+
+    /// The same until so many replicas have the epoch, or until a time. A mark for the disk is left
+    /// out if the last one waits for as much.
+    pub(crate) fn hold_for(&mut self, from: usize, epoch: LogEpoch, until: (u8, u64)) {
+        let (replicas, due_ns) = until;
+        let covers = |last: &Mark| last.epoch >= epoch && last.replicas == 0 && replicas == 0;
+        let end = self.bytes.len();
+        if from < end && !self.marks.back().is_some_and(covers) {
+            self.marks.push_back(Mark {
+                from,
+                end,
+                epoch,
+                replicas,
+                due_ns,
+            });
+        }
+        debug_assert!(self.marks_increase());
+    }
+
+    /// Puts an error in the place of the first held reply.
+    pub(crate) fn refuse(&mut self, error: &[u8]) {
+        let Some(first) = self.marks.pop_front() else {
+            return;
+        };
+        self.bytes
+            .splice(first.from..first.end, error.iter().copied());
+        let moved = |offset: usize| offset - first.end + first.from + error.len();
+        for mark in &mut self.marks {
+            (mark.from, mark.end) = (moved(mark.from), moved(mark.end));
         }
         debug_assert!(self.marks_increase());
     }
@@ -108,7 +148,7 @@ impl Output {
     /// OU1, and nothing that waits is sent.
     fn marks_increase(&self) -> bool {
         let pairs = self.marks.iter().zip(self.marks.iter().skip(1));
-        let mut pairs = pairs.map(|(one, next)| one.from <= next.from && one.epoch < next.epoch);
+        let mut pairs = pairs.map(|(one, next)| one.from <= next.from);
         pairs.all(|increase| increase) && self.sent <= self.sendable()
     }
 
@@ -116,24 +156,27 @@ impl Output {
     /// waits for; returns which.
     pub(crate) fn hold_all(&mut self, epoch: LogEpoch) -> LogEpoch {
         match self.marks.front_mut() {
-            Some(first) if first.epoch <= epoch => first.from = self.sent,
+            Some(first) if first.epoch <= epoch && first.replicas == 0 => first.from = self.sent,
             _ => self.marks.push_front(Mark {
                 from: self.sent,
+                end: self.sent,
                 epoch,
+                replicas: 0,
+                due_ns: NEVER_NS,
             }),
         }
         debug_assert!(self.marks_increase());
         self.marks[0].epoch
     }
 
-    /// The epoch that the first held byte waits for.
-    pub(crate) fn awaits(&self) -> Option<LogEpoch> {
-        self.marks.front().map(|mark| mark.epoch)
+    /// What the first held byte waits for.
+    pub(crate) fn awaits(&self) -> Option<&Mark> {
+        self.marks.front()
     }
 
-    /// Everything up to `epoch` is durable: output that waited for it may be sent.
-    pub(crate) fn release(&mut self, epoch: LogEpoch) {
-        while self.marks.front().is_some_and(|mark| mark.epoch <= epoch) {
+    /// Output whose marks have what they wait for may be sent.
+    pub(crate) fn release(&mut self, has: impl Fn(&Mark) -> bool) {
+        while self.marks.front().is_some_and(&has) {
             self.marks.pop_front();
         }
     }
@@ -153,6 +196,7 @@ impl Output {
             self.bytes.drain(..self.sent);
             for mark in &mut self.marks {
                 mark.from -= self.sent;
+                mark.end -= self.sent;
             }
             self.sent = 0;
         }
@@ -213,12 +257,38 @@ mod tests {
         );
         assert!(!output.has_sendable());
         assert_eq!((output.marks.len(), output.marks[0].from), (1, 5));
-        output.release(LogEpoch(7));
+        output.release(|mark| mark.epoch <= LogEpoch(7));
         assert!(output.has_sendable());
         assert_eq!(output.hold_all(LogEpoch(8)), LogEpoch(8));
         output.hold(11, LogEpoch(9));
         assert_eq!(output.hold_all(LogEpoch(6)), LogEpoch(6));
         let marks: Vec<_> = output.marks.iter().map(|mark| mark.epoch).collect();
         assert_eq!(marks, [6, 8, 9].map(LogEpoch));
+    }
+
+    #[test]
+    fn a_reply_that_is_given_up_becomes_an_error_in_its_place() {
+        let mut output = Output::default();
+        let mut pool = BufferPool::default();
+        let mut reply = |output: &mut Output, text: &[u8], until: Option<(u64, u8, u64)>| {
+            let bytes = output.buffer(&mut pool);
+            let from = bytes.len();
+            bytes.extend_from_slice(text);
+            if let Some((epoch, replicas, due_ns)) = until {
+                output.hold_for(from, LogEpoch(epoch), (replicas, due_ns));
+            }
+        };
+        reply(&mut output, b"one ", Some((7, 1, 10)));
+        reply(&mut output, b"free ", None);
+        reply(&mut output, b"two ", Some((7, 1, 20)));
+        reply(&mut output, b"disk ", Some((6, 0, NEVER_NS)));
+        assert_eq!(output.awaits().map(|mark| mark.due_ns), Some(10));
+        output.refuse(b"gone ");
+        assert_eq!(&output.bytes[..output.sendable()], b"gone free ");
+        output.refuse(b"");
+        assert_eq!(&output.bytes[..output.sendable()], b"gone free ");
+        assert_eq!(output.bytes, b"gone free disk ");
+        output.release(|mark| mark.replicas == 0 && mark.epoch <= LogEpoch(6));
+        assert_eq!(output.sendable(), output.bytes.len());
     }
 }

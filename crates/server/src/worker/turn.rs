@@ -203,8 +203,14 @@ impl Worker {
             }
             WorkerHost::new(&self.shared, &mut self.recorder, record, *arrived_ns)
                 .finish_slices(trace);
-            self.holding
-                .follow(slot, connection, start, &self.shared.database);
+            if let Some(replicated) = connection.client.replicated {
+                let until = replicated.due_ns(self.recorder.now_ns());
+                self.waiters.recount |=
+                    (self.holding).follow_replicas(slot, connection, start, until);
+            } else {
+                self.holding
+                    .follow(slot, connection, start, &self.shared.database);
+            }
             touch(slot, connection, &mut self.touched);
             self.resume(slot, Event::Over);
         }

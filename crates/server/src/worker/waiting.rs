@@ -73,7 +73,7 @@ pub(crate) struct Waiters {
     leave: Vec<usize>,
     replicas: Vec<usize>,
     host: Vec<usize>,
-    /// A connection has begun to wait for replicas.
+    /// A connection has begun to wait for replicas, or a reply has.
     pub(super) recount: bool,
 }
 
@@ -85,6 +85,18 @@ pub(super) struct Places<'w> {
 }
 
 impl Places<'_> {
+    /// As [`Holding::follow_replicas`]: replicas are counted before the worker sleeps.
+    #[cold]
+    pub(super) fn follow_replicas(
+        &mut self,
+        slot: usize,
+        connection: &mut Connection,
+        start: usize,
+        until: (u8, u64),
+    ) {
+        self.waiters.recount |= self.holding.follow_replicas(slot, connection, start, until);
+    }
+
     /// A request of the connection at `slot` waits from `now_ns` on, which the database's clock
     /// calls `now`.
     #[cold]
@@ -214,10 +226,13 @@ impl Worker {
     /// Checks those that wait for replicas, after a confirmation or when one has begun to wait.
     pub(super) fn recount_replicas(&mut self) {
         self.waiters.recount = false;
-        if self.waiters.replicas.is_empty() {
+        if self.waiters.replicas.is_empty() && !self.holding.is_for_replicas() {
             return;
         }
         self.shared.replication.await_replicas();
+        if self.holding.is_for_replicas() {
+            self.release_replicated();
+        }
         for slot in std::mem::take(&mut self.waiters.replicas) {
             let connection = self.connections.get(slot);
             let Some(&Wait::Replicas { wait, .. }) = connection.and_then(Connection::wait) else {

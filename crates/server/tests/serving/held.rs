@@ -396,7 +396,7 @@ fn a_connection_chooses_its_mode() {
     wire.ask(&["CLIENT", "DURABILITY"], "$8\r\ninterval\r\n");
     wire.ask(&["SET", "k", "w"], "+OK\r\n");
     wire.ask(&["CLIENT", "DURABILITY", "NONE"], "+OK\r\n");
-    let error = "-ERR CLIENT DURABILITY mode must be NONE, INTERVAL or SYNC\r\n";
+    let error = "-ERR CLIENT DURABILITY mode must be NONE, INTERVAL, SYNC or REPLICATED\r\n";
     wire.ask(&["CLIENT", "DURABILITY", "always"], error);
     wire.ask(&["RESET"], "+RESET\r\n");
     wire.ask(&["CLIENT", "DURABILITY"], "$4\r\nsync\r\n");

@@ -16,6 +16,7 @@ mod malformed;
 mod memcached;
 mod pooled;
 mod process;
+mod replicated;
 mod replication;
 mod requests;
 mod snapshots;

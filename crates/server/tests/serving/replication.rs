@@ -17,7 +17,7 @@ fn ask(connection: &mut redis::Connection, words: &[&str]) -> redis::RedisResult
     command.query(connection)
 }
 
-fn ok(server: &TestServer, words: &[&str]) {
+pub(crate) fn ok(server: &TestServer, words: &[&str]) {
     ask(&mut server.connection(), words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
 }
 
@@ -28,7 +28,7 @@ fn error(server: &TestServer, words: &[&str]) -> String {
 }
 
 /// A field of INFO replication.
-fn info(server: &TestServer, field: &str) -> String {
+pub(crate) fn info(server: &TestServer, field: &str) -> String {
     let mut connection = server.connection();
     let text: String = redis::cmd("INFO")
         .arg("replication")
@@ -40,12 +40,12 @@ fn info(server: &TestServer, field: &str) -> String {
     line.unwrap_or_default().to_owned()
 }
 
-fn follow(server: &TestServer, address: SocketAddr) {
+pub(crate) fn follow(server: &TestServer, address: SocketAddr) {
     let port = address.port().to_string();
     ok(server, &["REPLICAOF", "127.0.0.1", &port]);
 }
 
-fn wait_for_link(server: &TestServer) {
+pub(crate) fn wait_for_link(server: &TestServer) {
     server.wait_until("the link is up", || {
         info(server, "master_link_status") == "up"
     });

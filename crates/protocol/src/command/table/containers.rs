@@ -70,6 +70,18 @@ pub(super) static CLIENT: &[CommandSpec] = &[
                 word("none", "NONE"),
                 word("interval", "INTERVAL"),
                 word("sync", "SYNC"),
+                block(
+                    "replicated",
+                    &[
+                        word("replicated", "REPLICATED"),
+                        integer("replicas"),
+                        block(
+                            "limit",
+                            &[word("timeout", "TIMEOUT"), integer("milliseconds")],
+                        )
+                        .optional(),
+                    ],
+                ),
             ],
         )
         .optional()]),
