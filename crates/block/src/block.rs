@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pando_engine::mark::without_mark;
 use pando_engine::{
-    AccessMark, Attributes, BodyRef, Deadline, HashRef, StringRef, ValueRef, ValueVersion,
+    AccessMark, Attributes, BodyRef, Deadline, HashRef, RowTag, StringRef, ValueRef, ValueVersion,
 };
 use pando_memory::pool::is_emptying;
 use pando_sync::epoch::Guard;
@@ -19,7 +19,7 @@ use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
     EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, FORM_MASK, Form, HAS_DEADLINE, HAS_EXTRAS,
     HEADER_BYTES, IS_EXTERNAL, IS_LONG, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_of,
-    extras_offset, is_plain, is_short, short_lengths,
+    extras_offset, is_plain, is_short, row_of, short_lengths,
 };
 
 mod build;
@@ -209,7 +209,9 @@ impl<'g> BlockRef<'g> {
         if meta & (OPTIONS | FORM_MASK) != Form::Packed as u32 {
             return None;
         }
-        Some(self.short_parts(meta, |bytes| BodyRef::Hash(HashRef::Packed(bytes))))
+        Some(self.short_parts(meta, |bytes| {
+            BodyRef::Row(RowTag::Hash, HashRef::Packed(bytes))
+        }))
     }
 
     /// Key part and value of a block without options.
@@ -268,10 +270,10 @@ impl<'g> BlockRef<'g> {
             Form::Packed => {
                 let row = flat();
                 prefetch_row(row);
-                BodyRef::Hash(HashRef::Packed(row))
+                BodyRef::Row(self.row_tag(shape.meta), HashRef::Packed(row))
             }
             Form::Chunked => BodyRef::String(StringRef::Chunked(self.object(shape))),
-            Form::Wide => BodyRef::Hash(HashRef::Wide(self.object(shape))),
+            Form::Wide => BodyRef::Row(self.row_tag(shape.meta), HashRef::Wide(self.object(shape))),
         };
         Some(ValueRef {
             version: self.version(),
@@ -279,6 +281,15 @@ impl<'g> BlockRef<'g> {
             body,
             mark: AccessMark::of(self.meta_word()),
         })
+    }
+
+    /// The type of a block that holds a row.
+    fn row_tag(self, meta: u32) -> RowTag {
+        if meta & HAS_EXTRAS == 0 {
+            RowTag::Hash
+        } else {
+            row_of(self.read(extras_offset(meta)))
+        }
     }
 
     fn attributes(self, meta: u32) -> Attributes {
@@ -302,7 +313,7 @@ impl<'g> BlockRef<'g> {
                 attributes.token = NonZero::new(self.read(at));
                 debug_assert!(attributes.token.is_some());
             }
-            debug_assert_eq!(extras_of(&attributes), extras);
+            debug_assert_eq!(extras_of(&attributes, row_of(extras)), extras);
         }
         attributes
     }

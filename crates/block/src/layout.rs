@@ -1,7 +1,7 @@
 //! The layout of a block.
 
 use pando_engine::mark::without_mark;
-use pando_engine::{Attributes, Chunked, WideRow};
+use pando_engine::{Attributes, Chunked, RowTag, WideRow};
 
 /// Bytes of a block without options besides key part and body.
 pub const HEADER_BYTES: usize = 12;
@@ -16,10 +16,13 @@ pub(crate) const IS_LONG: u32 = 1 << 5;
 pub(crate) const IS_EXTERNAL: u32 = 1 << 6;
 pub(crate) const OPTIONS: u32 = HAS_DEADLINE | HAS_EXTRAS | IS_LONG | IS_EXTERNAL;
 
-/// The first byte of the extras says which others follow, in this order. Its other bits are 0.
+/// The first byte of the extras says which others follow, in this order, and in
+/// [`EXTRA_ROW_BITS`] the type of a row that is no hash. Its other bits are 0.
 pub(crate) const EXTRA_FLAGS: u8 = 1;
 pub(crate) const EXTRA_ENCODING: u8 = 1 << 1;
 pub(crate) const EXTRA_TOKEN: u8 = 1 << 2;
+const EXTRA_ROW_SHIFT: u32 = 3;
+const EXTRA_ROW_BITS: u8 = 0b111 << EXTRA_ROW_SHIFT;
 
 const KEY_SHIFT: u32 = 7;
 /// Longest key part whose length is in the meta word.
@@ -36,13 +39,23 @@ const _: () =
 const BODY_ALIGN: usize = 8;
 const _: () = assert!(align_of::<Chunked>() <= BODY_ALIGN && align_of::<WideRow>() <= BODY_ALIGN);
 
-/// Which extras these attributes need; 0: none.
+/// The first byte of the extras that these attributes, of a row of this type, need; 0: none.
 #[inline]
-pub(crate) fn extras_of(attributes: &Attributes) -> u8 {
+pub(crate) fn extras_of(attributes: &Attributes, row: RowTag) -> u8 {
     let part = |is_there: bool, bit| if is_there { bit } else { 0 };
-    part(attributes.flags != 0, EXTRA_FLAGS)
+    part(row != RowTag::Hash, (row as u8) << EXTRA_ROW_SHIFT)
+        | part(attributes.flags != 0, EXTRA_FLAGS)
         | part(attributes.encoding != 0, EXTRA_ENCODING)
         | part(attributes.token.is_some(), EXTRA_TOKEN)
+}
+
+/// The type of a row with these extras.
+#[inline]
+pub(crate) fn row_of(extras: u8) -> RowTag {
+    match (extras & EXTRA_ROW_BITS) >> EXTRA_ROW_SHIFT {
+        0 => RowTag::Hash,
+        number => RowTag::of_number(number).expect("written by `extras_of`"),
+    }
 }
 
 /// Bytes of these extras, including their first byte.
@@ -92,9 +105,8 @@ const _: () = {
 };
 
 /// The form in which a block holds its value: how the bytes are laid out, not the value's type. A
-/// string is flat or chunked and a hash packed or wide, so their blocks need not name the type. A
-/// further type that shares one of these forms names itself in the extras, whose bits 3 to 5 are
-/// free for its [`pando_engine::TypeTag`].
+/// string is flat or chunked and a row packed or wide. A row that is no hash names its type in the
+/// extras ([`EXTRA_ROW_BITS`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Tombstone = 0,

@@ -8,8 +8,11 @@
 //! |---|---|---|---|
 //! | 0 | `DERIVED` | any other write | `int`, `embstr` or `raw` by the bytes; `listpack` |
 //! | 1 | `RAW` | writes inside a string (APPEND, SETRANGE, SETBIT, BITFIELD), BITOP | `raw` |
-//! | 2 | `HASHTABLE` | a hash that has outgrown a listpack, for the rest of its life | `hashtable` |
+//! | 2 | `HASHTABLE` | a hash or set that has outgrown a listpack, for the rest of its life | `hashtable` |
 //! | 3 | `TEXT` | INCRBYFLOAT | `embstr` or `raw`, never `int` |
+//! | 4 | `SKIPLIST` | a sorted set that has outgrown a listpack, for the rest of its life | `skiplist` |
+//! | 5 | `INTSET` | a set to which nothing but integers was ever added | `intset` |
+//! | 6 | `QUICKLIST` | a list that has outgrown a listpack | `quicklist` |
 //!
 //! Two more bits are memcached's, of strings only. A RESP command that writes a string clears them;
 //! one that changes only its expiry keeps them:
@@ -23,7 +26,7 @@
 //!
 //! [`Attributes::encoding`]: pando_engine::Attributes::encoding
 
-use pando_engine::{BodyRef, StringRef, ValueRef};
+use pando_engine::{BodyRef, HashRef, RowTag, StringRef, ValueRef};
 use pando_protocol::number;
 
 /// The form follows from the content.
@@ -32,11 +35,20 @@ pub(crate) const DERIVED: u8 = 0;
 /// A string that was changed in place.
 pub(crate) const RAW: u8 = 1;
 
-/// A hash that Redis would have converted from a listpack.
+/// A hash or set that Redis would have converted from a listpack.
 pub(crate) const HASHTABLE: u8 = 2;
 
 /// A string that is not taken for an integer.
 pub(crate) const TEXT: u8 = 3;
+
+/// A sorted set that Redis would have converted from a listpack.
+pub(crate) const SKIPLIST: u8 = 4;
+
+/// A set of integers.
+pub(crate) const INTSET: u8 = 5;
+
+/// A list that is longer than one listpack.
+pub(crate) const QUICKLIST: u8 = 6;
 
 /// A memcached item that is known to be out of date.
 pub(crate) const STALE: u8 = 1 << 6;
@@ -56,17 +68,43 @@ pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
 /// Redis' `hash-max-listpack-value`: with a longer name or value, in bytes, a hash is converted.
 pub(crate) const LISTPACK_ITEM_BYTES_MAX: usize = 64;
 
+/// Redis' `set-max-intset-entries`: with more members a set of integers is converted.
+pub(crate) const INTSET_ENTRIES_MAX: usize = 512;
+
+/// Redis' `set-max-listpack-entries`: with more members a set is converted.
+pub(crate) const SET_LISTPACK_ENTRIES_MAX: usize = 128;
+
 /// Whether a field converts its hash, whatever the number of fields.
 pub(crate) fn is_long(field: &[u8], value_bytes: usize) -> bool {
     field.len() > LISTPACK_ITEM_BYTES_MAX || value_bytes > LISTPACK_ITEM_BYTES_MAX
+}
+
+/// What a set records that was made of these members at once: Redis reads or stores it so.
+pub(crate) fn of_set(set: HashRef<'_>) -> u8 {
+    let is_integer = |(member, _): (&[u8], _)| number::parse_i64(member).is_some();
+    if set.len() <= INTSET_ENTRIES_MAX && set.iter().all(is_integer) {
+        INTSET
+    } else if set.len() <= SET_LISTPACK_ENTRIES_MAX
+        && set.iter().all(|(member, _)| !is_long(member, 0))
+    {
+        DERIVED
+    } else {
+        HASHTABLE
+    }
 }
 
 /// The answer of OBJECT ENCODING.
 pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
     let encoding = value.attributes.encoding & !STATE;
     match value.body {
-        BodyRef::Hash(_) if encoding == HASHTABLE => "hashtable",
-        BodyRef::Hash(_) => "listpack",
+        BodyRef::Row(RowTag::Stream, _) => "stream",
+        BodyRef::Row(..) => match encoding {
+            HASHTABLE => "hashtable",
+            SKIPLIST => "skiplist",
+            INTSET => "intset",
+            QUICKLIST => "quicklist",
+            _ => "listpack",
+        },
         BodyRef::String(_) if encoding == RAW => "raw",
         BodyRef::String(StringRef::Flat(bytes)) if bytes.len() <= EMBEDDED_BYTES_MAX => {
             if encoding == DERIVED && number::parse_i64(bytes).is_some() {

@@ -126,7 +126,7 @@ fn number_in(value: ValueRef<'_>) -> u64 {
             let bytes = string.as_flat().and_then(|bytes| bytes.first_chunk());
             u64::from_le_bytes(*bytes.expect("eight bytes were put"))
         }
-        BodyRef::Hash(_) => unreachable!("strings were put"),
+        BodyRef::Row(..) => unreachable!("strings were put"),
     }
 }
 

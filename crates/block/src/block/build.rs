@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, HashBody, HashRef, NewValue, StringBody,
-    StringRef, ValueRef, ValueVersion, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, HashBody, HashRef, NewValue, RowTag,
+    StringBody, StringRef, ValueRef, ValueVersion, WideRow,
 };
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
@@ -28,6 +28,27 @@ enum Source<'d> {
     Moved(*const u8),
 }
 
+/// What a block says of its value besides the body.
+#[derive(Clone, Copy)]
+struct Header {
+    form: Form,
+    /// Of a row; of anything else, that of a hash.
+    row: RowTag,
+    attributes: Attributes,
+    mark: u8,
+}
+
+impl Header {
+    fn new(form: Form, row: RowTag) -> Self {
+        Self {
+            form,
+            row,
+            attributes: Attributes::default(),
+            mark: 0,
+        }
+    }
+}
+
 /// The most common values: short bytes or a small hash, without options.
 #[derive(Clone, Copy)]
 pub struct ShortValue<'d> {
@@ -43,7 +64,7 @@ impl<'d> ShortValue<'d> {
     pub fn of(new: &'d NewValue<'_>) -> Option<Self> {
         let (form, bytes): (_, &[u8]) = match &new.body {
             Body::String(StringBody::Flat(bytes)) => (Form::Flat, bytes),
-            Body::Hash(HashBody::Packed(row)) => (Form::Packed, row.as_bytes()),
+            Body::Row(RowTag::Hash, HashBody::Packed(row)) => (Form::Packed, row.as_bytes()),
             _ => return None,
         };
         let is_short = new.attributes == Attributes::default() && bytes.len() <= BODY_SHORT_MAX;
@@ -140,7 +161,7 @@ impl<'g> BlockRef<'g> {
         let block = Self(block.0, PhantomData);
         let bytes = block.slice(body_offset, bytes.len());
         let body = match form {
-            Form::Packed => BodyRef::Hash(HashRef::Packed(bytes)),
+            Form::Packed => BodyRef::Row(RowTag::Hash, HashRef::Packed(bytes)),
             _ => BodyRef::String(StringRef::Flat(bytes)),
         };
         let value = ValueRef {
@@ -160,17 +181,24 @@ impl<'g> BlockRef<'g> {
         new: Option<NewValue<'_>>,
     ) -> Self {
         let Some(new) = new else {
-            let header = (Form::Tombstone, Attributes::default(), 0);
+            let header = Header::new(Form::Tombstone, RowTag::Hash);
             return Self::assemble(pool, version, header, key, (0, Source::None));
         };
         new.body.check();
-        let (form, bytes) = match &new.body {
-            Body::String(StringBody::Flat(bytes)) => (Form::Flat, bytes.len()),
-            Body::String(StringBody::Chunked(_)) => (Form::Chunked, size_of::<Chunked>()),
-            Body::Hash(HashBody::Packed(row)) => (Form::Packed, row.as_bytes().len()),
-            Body::Hash(HashBody::Wide(_)) => (Form::Wide, size_of::<WideRow>()),
+        let (form, row, bytes) = match &new.body {
+            Body::String(StringBody::Flat(bytes)) => (Form::Flat, RowTag::Hash, bytes.len()),
+            Body::String(StringBody::Chunked(_)) => {
+                (Form::Chunked, RowTag::Hash, size_of::<Chunked>())
+            }
+            Body::Row(tag, HashBody::Packed(row)) => (Form::Packed, *tag, row.as_bytes().len()),
+            Body::Row(tag, HashBody::Wide(_)) => (Form::Wide, *tag, size_of::<WideRow>()),
         };
-        let header = (form, new.attributes, new.mark);
+        let header = Header {
+            form,
+            row,
+            attributes: new.attributes,
+            mark: new.mark,
+        };
         Self::assemble(pool, version, header, key, (bytes, Source::New(new.body)))
     }
 
@@ -179,11 +207,11 @@ impl<'g> BlockRef<'g> {
     #[must_use = "a block that nobody links leaks"]
     pub fn rebuild(self, pool: &mut Pool, key: KeyPart<'_>) -> Self {
         let shape = self.shape();
-        let value = self.value();
-        let attributes = value.map(|value| value.attributes).unwrap_or_default();
-        let mark = value.map_or(0, |value| value.mark.get());
+        let mut header = Header::new(shape.form(), self.row_tag(shape.meta));
+        if let Some(value) = self.value() {
+            (header.attributes, header.mark) = (value.attributes, value.mark.get());
+        }
         let body = Source::Moved(self.0.as_ptr().wrapping_add(shape.body_offset));
-        let header = (shape.form(), attributes, mark);
         Self::assemble(pool, self.version(), header, key, (shape.body_bytes, body))
     }
 
@@ -204,15 +232,21 @@ impl<'g> BlockRef<'g> {
     fn assemble(
         pool: &mut Pool,
         version: ValueVersion,
-        (form, attributes, mark): (Form, Attributes, u8),
+        header: Header,
         key: KeyPart<'_>,
         (body_bytes, body): (usize, Source<'_>),
     ) -> Self {
+        let Header {
+            form,
+            row,
+            attributes,
+            mark,
+        } = header;
         let mut meta = form as u32;
         if attributes.deadline.is_some() {
             meta |= HAS_DEADLINE;
         }
-        let extras = extras_of(&attributes);
+        let extras = extras_of(&attributes, row);
         if extras != 0 {
             meta |= HAS_EXTRAS;
         }
@@ -266,8 +300,8 @@ impl Writer {
         match body {
             Body::String(StringBody::Flat(bytes)) => self.copy(at, &bytes),
             Body::String(StringBody::Chunked(column)) => self.put(at, column),
-            Body::Hash(HashBody::Packed(row)) => self.copy(at, row.as_bytes()),
-            Body::Hash(HashBody::Wide(row)) => self.put(at, row),
+            Body::Row(_, HashBody::Packed(row)) => self.copy(at, row.as_bytes()),
+            Body::Row(_, HashBody::Wide(row)) => self.put(at, row),
         }
     }
 

@@ -98,7 +98,7 @@ fn a_small_hash_reads_back_with_options_and_without() {
         assert!(block.has_key_part(b"key") && block.plain_parts().is_none());
         let value = block.value().unwrap();
         assert_eq!((value.version, value.attributes), (version(), attributes));
-        let BodyRef::Hash(hash) = value.body else {
+        let BodyRef::Row(_, hash) = value.body else {
             panic!("a hash")
         };
         let column = hash.get(b"f").and_then(StringRef::as_flat);

@@ -9,7 +9,7 @@
 //! | 28 | 1 | the form |
 //! | 29 | 1 | what OBJECT ENCODING remembers |
 //! | 30 | 1 | whether it has a deadline |
-//! | 31 | 1 | 0 |
+//! | 31 | 1 | the type of a row that is no hash, else 0 |
 //! | 32 | | the content |
 //!
 //! | form | content |
@@ -23,8 +23,8 @@
 use std::num::NonZero;
 
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, StringRef, ValueRef,
-    ValueVersion,
+    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, RowTag, StringRef,
+    ValueRef, ValueVersion,
 };
 
 const HEADER_BYTES: usize = 32;
@@ -49,14 +49,18 @@ pub(super) fn encode(value: &ValueRef<'_>) -> Vec<u8> {
     out.extend_from_slice(&flags.to_le_bytes());
     let form = match value.body {
         BodyRef::String(_) => STRING,
-        BodyRef::Hash(HashRef::Packed(_)) => PACKED,
-        BodyRef::Hash(HashRef::Wide(_)) => WIDE,
+        BodyRef::Row(_, HashRef::Packed(_)) => PACKED,
+        BodyRef::Row(_, HashRef::Wide(_)) => WIDE,
     };
-    out.extend_from_slice(&[form, encoding, deadline.is_some().into(), 0]);
+    let row = match value.body {
+        BodyRef::String(_) | BodyRef::Row(RowTag::Hash, _) => 0,
+        BodyRef::Row(tag, _) => tag as u8,
+    };
+    out.extend_from_slice(&[form, encoding, deadline.is_some().into(), row]);
     match value.body {
         BodyRef::String(string) => push_all(&mut out, string),
-        BodyRef::Hash(HashRef::Packed(block)) => out.extend_from_slice(block),
-        BodyRef::Hash(hash) => {
+        BodyRef::Row(_, HashRef::Packed(block)) => out.extend_from_slice(block),
+        BodyRef::Row(_, hash) => {
             for (field, value) in hash.iter() {
                 for bytes in [field.len(), value.len()] {
                     out.extend_from_slice(&(bytes as u32).to_le_bytes());
@@ -101,11 +105,12 @@ pub(super) fn show<R>(
     };
     let content = &stored[HEADER_BYTES..];
     let wide;
+    let tag = RowTag::of_number(stored[31]).unwrap_or(RowTag::Hash);
     let body = match stored[28] {
         STRING => BodyRef::String(StringRef::Flat(content)),
-        PACKED => BodyRef::Hash(HashRef::Packed(content)),
+        PACKED => BodyRef::Row(tag, HashRef::Packed(content)),
         _ => {
-            wide = row_of(content);
+            wide = row_of(tag, content);
             wide.as_ref()
         }
     };
@@ -118,7 +123,7 @@ pub(super) fn show<R>(
 }
 
 /// The row that these fields make.
-fn row_of(mut content: &[u8]) -> Body<'static> {
+fn row_of(tag: RowTag, mut content: &[u8]) -> Body<'static> {
     let mut draft = HashDraft::new(None);
     while let Some((lengths, rest)) = content.split_first_chunk::<8>() {
         let lengths = u64::from_le_bytes(*lengths);
@@ -127,5 +132,5 @@ fn row_of(mut content: &[u8]) -> Body<'static> {
         draft.set(field, value);
         content = rest;
     }
-    draft.finish()
+    draft.finish_as(tag)
 }

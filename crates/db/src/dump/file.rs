@@ -258,6 +258,10 @@ impl<'r> DumpFile<'r> {
     /// A value of a supported kind.
     fn value(&mut self, kind: u8) -> Result<(), FileError> {
         match kind {
+            kind::SET => {
+                let count = self.length()?;
+                self.strings(count)
+            }
             kind::HASH => {
                 let pairs = self.length()?;
                 self.strings(self.times(pairs, 2)?)
@@ -281,8 +285,8 @@ impl<'r> DumpFile<'r> {
     /// A value of another kind.
     fn other(&mut self, kind: u8) -> Result<(), FileError> {
         match kind {
-            // Lists, sets; lists of blocks.
-            1 | 2 | 14 => {
+            // Lists; lists of blocks.
+            1 | 14 => {
                 let count = self.length()?;
                 self.strings(count)
             }
@@ -470,6 +474,9 @@ fn is_taken(kind: u8) -> bool {
             | kind::HASH_LISTPACK
             | kind::HASH_METADATA
             | kind::HASH_LISTPACK_EX
+            | kind::SET
+            | kind::SET_INTSET
+            | kind::SET_LISTPACK
     )
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: 0 string, 4 hash, 9 hash as zipmap, 13 as ziplist, 16 as listpack |
+//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; sets: see [`set`] |
 //! | 1 | n | the value |
 //! | n + 1 | 2 | version of the RDB format, little-endian |
 //! | n + 3 | 8 | CRC-64 of all bytes before it, little-endian |
@@ -20,17 +20,18 @@
 //! - **DU2** A payload that `decode` accepts keeps every promise of the format on which it relies:
 //!   lengths inside the payload, links between packed entries, no duplicate field.
 //!
-//! Deliberately absent: lists, sets, sorted sets, streams and modules (refused clearly).
+//! Deliberately absent: lists, sorted sets, streams and modules (refused clearly).
 
 pub(crate) mod file;
 mod listpack;
 mod lzf;
 mod rdb;
+mod set;
 mod ziplist;
 mod zipmap;
 
 use crc::{CRC_64_REDIS, Crc, Table};
-use pando_engine::{Body, BodyRef, HashDraft, HashRef};
+use pando_engine::{Body, BodyRef, HashDraft, HashRef, RowTag};
 use thiserror::Error;
 
 use crate::encoding;
@@ -51,10 +52,13 @@ static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS)
 
 mod kind {
     pub(super) const STRING: u8 = 0;
+    pub(super) const SET: u8 = 2;
     pub(super) const HASH: u8 = 4;
     pub(super) const HASH_ZIPMAP: u8 = 9;
+    pub(super) const SET_INTSET: u8 = 11;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const SET_LISTPACK: u8 = 20;
     /// Hashes whose fields may have deadlines, from version 12 on.
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
@@ -103,24 +107,34 @@ pub(crate) struct Bounds {
     pub(crate) total_bytes_max: usize,
 }
 
-/// The form in which a hash is written.
+/// The form in which a collection is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HashForm {
-    /// Kind 4, read into a hash table.
+pub(crate) enum Form {
+    /// One by one.
     Table,
-    /// Kind 16.
-    Listpack,
+    /// In one string.
+    Packed,
 }
 
-/// The payload of a value; `form` says how to write it if it is a hash. O(size).
-pub(crate) fn encode(body: BodyRef<'_>, form: HashForm) -> Vec<u8> {
+impl Form {
+    /// The form of a value of this encoding, as OBJECT ENCODING names it.
+    pub(crate) fn of_encoding(encoding: &str) -> Self {
+        match encoding {
+            "listpack" | "intset" => Self::Packed,
+            _ => Self::Table,
+        }
+    }
+}
+
+/// The payload of a value; `form` says how to write it if it is a collection. O(size).
+pub(crate) fn encode(body: BodyRef<'_>, form: Form) -> Vec<u8> {
     let mut out = Vec::new();
     match (body, form) {
         (BodyRef::String(string), _) => {
             out.push(kind::STRING);
             rdb::write_string(&mut out, &string.to_cow());
         }
-        (BodyRef::Hash(hash), HashForm::Table) => {
+        (BodyRef::Row(RowTag::Hash, hash), Form::Table) => {
             out.push(kind::HASH);
             rdb::write_length(&mut out, hash.len() as u64);
             for (field, value) in hash.iter() {
@@ -128,10 +142,18 @@ pub(crate) fn encode(body: BodyRef<'_>, form: HashForm) -> Vec<u8> {
                 rdb::write_string(&mut out, &value.to_cow());
             }
         }
-        (BodyRef::Hash(hash), HashForm::Listpack) => {
+        (BodyRef::Row(RowTag::Hash, hash), Form::Packed) => {
             out.push(kind::HASH_LISTPACK);
             rdb::write_string(&mut out, &listpack_of(hash));
         }
+        (BodyRef::Row(RowTag::Set, set), form) => {
+            out.push(kind::SET_INTSET);
+            if form != Form::Packed || !set::write_integers(&mut out, set) {
+                out[0] = kind::SET;
+                set::write_table(&mut out, set);
+            }
+        }
+        (BodyRef::Row(tag, _), _) => unreachable!("no command makes a {tag:?}"),
     }
     seal(&mut out);
     out
@@ -184,6 +206,9 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
             check_length(&string, bounds.value_bytes_max)?;
             Body::string_owned(string.into_owned())
         }
+        kind::SET => set::read_table(&mut reader, bounds)?,
+        kind::SET_INTSET => set::read_integers(&mut reader, bounds)?,
+        kind::SET_LISTPACK => set::read_listpack(&mut reader, bounds)?,
         kind::HASH => table(&mut reader, bounds)?,
         kind::HASH_ZIPMAP => packed(&mut reader, bounds, zipmap::fields)?,
         kind::HASH_ZIPLIST => packed(&mut reader, bounds, ziplist::elements)?,
@@ -194,7 +219,11 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
     };
     let packed = matches!(
         kind,
-        kind::HASH_ZIPLIST | kind::HASH_LISTPACK | kind::HASH_LISTPACK_EX
+        kind::HASH_ZIPLIST
+            | kind::HASH_LISTPACK
+            | kind::HASH_LISTPACK_EX
+            | kind::SET_INTSET
+            | kind::SET_LISTPACK
     );
     Ok(Decoded { body, packed })
 }
@@ -202,8 +231,10 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
 impl Decoded {
     /// What the value records of its history: Redis reads a large hash into a table.
     pub(crate) fn encoding(&self) -> u8 {
-        let BodyRef::Hash(hash) = self.body.as_ref() else {
-            return encoding::DERIVED;
+        let hash = match self.body.as_ref() {
+            BodyRef::Row(RowTag::Hash, hash) => hash,
+            BodyRef::Row(RowTag::Set, set) => return encoding::of_set(set),
+            _ => return encoding::DERIVED,
         };
         let is_long = |length: usize| length > encoding::LISTPACK_ITEM_BYTES_MAX;
         let converted = hash.len() > encoding::LISTPACK_ENTRIES_MAX
@@ -377,7 +408,6 @@ fn unsupported(kind: u8) -> PayloadError {
 fn type_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
         1 | 10 | 14 | 18 => "list",
-        2 | 11 | 20 => "set",
         3 | 5 | 12 | 17 => "sorted set",
         15 | 19 | 21 => "stream",
         6 | 7 => "module's value",

@@ -93,7 +93,7 @@ pub(crate) struct Written<'a> {
 pub(crate) fn is_small(value: ValueRef<'_>) -> bool {
     matches!(
         value.body,
-        BodyRef::String(StringRef::Flat(_)) | BodyRef::Hash(HashRef::Packed(_))
+        BodyRef::String(StringRef::Flat(_)) | BodyRef::Row(_, HashRef::Packed(_))
     )
 }
 
@@ -154,11 +154,12 @@ fn may_be_change(old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
     match (old.body, new.body) {
         (_, BodyRef::String(StringRef::Flat(flat))) if flat.len() < WHOLE_BYTES_MAX => false,
         (BodyRef::String(was), BodyRef::String(now)) => now.len() >= was.len(),
-        (BodyRef::Hash(HashRef::Packed(_)), BodyRef::Hash(HashRef::Packed(block))) => {
+        (BodyRef::Row(was, _), BodyRef::Row(now, _)) if was != now => false,
+        (BodyRef::Row(_, HashRef::Packed(_)), BodyRef::Row(_, HashRef::Packed(block))) => {
             block.len() >= WHOLE_BYTES_MAX
         }
-        (BodyRef::Hash(HashRef::Wide(_)), BodyRef::Hash(HashRef::Wide(_))) => true,
-        // Another type, or a hash that has just become wide, or small again.
+        (BodyRef::Row(_, HashRef::Wide(_)), BodyRef::Row(_, HashRef::Wide(_))) => true,
+        // Another type, or a row that has just become wide, or small again.
         _ => false,
     }
 }
@@ -202,7 +203,7 @@ fn put_change(out: &mut Vec<u8>, old: ValueRef<'_>, new: ValueRef<'_>) -> bool {
             }
             true
         }
-        (BodyRef::Hash(was), BodyRef::Hash(now)) => put_changed_fields(out, was, now, new),
+        (BodyRef::Row(_, was), BodyRef::Row(_, now)) => put_changed_fields(out, was, now, new),
         _ => false,
     }
 }
@@ -219,7 +220,7 @@ fn put_changed_fields(
         _ => return false,
     };
     let start = out.len();
-    value::put_attributes(out, TypeTag::Hash, true, new.attributes);
+    value::put_attributes(out, new.tag(), true, new.attributes);
     let fields = out.len();
     let mut dear = false;
     now.changed_since(was, &mut |field, value| {
@@ -234,7 +235,7 @@ fn put_changed_fields(
     }
     if out.len() == fields {
         out.truncate(start);
-        value::put_attributes(out, TypeTag::Hash, false, new.attributes);
+        value::put_attributes(out, new.tag(), false, new.attributes);
     } else {
         value::end_fields(out);
     }

@@ -11,8 +11,8 @@
 //! | n | the body |
 //!
 //! The body of a string is its bytes, length first; *listed* (large ones), its length and its
-//! *pieces*, so that holes cost nothing. The body of a hash is its packed row (see the engine
-//! crate's `row`), length first; *listed*, its *fields* in order. A change is always listed.
+//! *pieces*, so that holes cost nothing. The body of a row of any type is its packed block (see the
+//! engine crate's `row`), length first; *listed*, its *fields* in order. A change is always listed.
 //!
 //! Pieces, in order: length (not 0), bytes of zeros or of unchanged content since the last piece,
 //! the bytes; a 0 ends them. Fields, in order: 1 and name and value; 2, name, length and pieces of
@@ -26,8 +26,8 @@ use std::num::NonZero;
 
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
-    Attributes, Body, BodyRef, Chunked, Deadline, HashDraft, HashRef, NewValue, PackedRow,
-    StringBody, StringRef, TypeTag, ValueRef,
+    Attributes, Body, BodyRef, Chunked, Deadline, HashBody, HashDraft, HashRef, NewValue,
+    PackedRow, RowTag, StringBody, StringRef, TypeTag, ValueRef,
 };
 
 use super::bytes::{Input, Malformed, Sink, malformed};
@@ -62,9 +62,9 @@ pub(crate) enum Content<'a> {
     /// A string of this length, its pieces parsed.
     Pieces(usize, Input<'a>),
     /// The block of a packed row.
-    Packed(&'a [u8]),
-    /// Fields, parsed.
-    Fields(Input<'a>),
+    Packed(RowTag, &'a [u8]),
+    /// Fields of a row, parsed.
+    Fields(RowTag, Input<'a>),
     /// In a change: unchanged.
     Same(TypeTag),
 }
@@ -127,13 +127,13 @@ pub(crate) fn put_value(out: &mut impl Sink, value: ValueRef<'_>) {
                 column.changed_since(&Chunked::empty(), &mut |range| visit(range));
             });
         }
-        BodyRef::Hash(HashRef::Packed(block)) => {
+        BodyRef::Row(_, HashRef::Packed(block)) => {
             attributes(out, false);
             out.string(block);
         }
-        BodyRef::Hash(hash @ HashRef::Wide(_)) => {
+        BodyRef::Row(_, row @ HashRef::Wide(_)) => {
             attributes(out, true);
-            for (field, value) in hash.iter() {
+            for (field, value) in row.iter() {
                 put_field(out, field, Some(value));
             }
             out.put(&[END]);
@@ -189,10 +189,10 @@ pub(super) fn end_fields(out: &mut impl Sink) {
 pub(crate) fn take_value<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Malformed> {
     let (attributes, tag, listed) = take_attributes(input)?;
     let content = match (tag, listed) {
-        (TypeTag::String, false) => Content::Flat(input.string(COLUMN_BYTES_MAX)?),
-        (TypeTag::Hash, false) => Content::Packed(input.string(PACKED_ROW_BYTES_MAX)?),
-        (TypeTag::String, true) => take_pieces(input)?,
-        (TypeTag::Hash, true) => take_fields(input, false)?,
+        (Type::String, false) => Content::Flat(input.string(COLUMN_BYTES_MAX)?),
+        (Type::Row(tag), false) => Content::Packed(tag, input.string(PACKED_ROW_BYTES_MAX)?),
+        (Type::String, true) => take_pieces(input)?,
+        (Type::Row(tag), true) => take_fields(input, tag, false)?,
     };
     Ok(ValueView {
         attributes,
@@ -204,9 +204,10 @@ pub(crate) fn take_value<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Mal
 pub(super) fn take_change<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Malformed> {
     let (attributes, tag, listed) = take_attributes(input)?;
     let content = match (tag, listed) {
-        (tag, false) => Content::Same(tag),
-        (TypeTag::String, true) => take_pieces(input)?,
-        (TypeTag::Hash, true) => take_fields(input, true)?,
+        (Type::String, false) => Content::Same(TypeTag::String),
+        (Type::Row(tag), false) => Content::Same(tag.tag()),
+        (Type::String, true) => take_pieces(input)?,
+        (Type::Row(tag), true) => take_fields(input, tag, true)?,
     };
     Ok(ValueView {
         attributes,
@@ -214,12 +215,19 @@ pub(super) fn take_change<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Ma
     })
 }
 
-fn take_attributes(input: &mut Input<'_>) -> Result<(Attributes, TypeTag, bool), Malformed> {
+/// A type as it was read.
+enum Type {
+    String,
+    Row(RowTag),
+}
+
+fn take_attributes(input: &mut Input<'_>) -> Result<(Attributes, Type, bool), Malformed> {
     let meta = input.byte()?;
-    let tag = match meta & TAG_MASK {
-        1 => TypeTag::String,
-        2 => TypeTag::Hash,
-        _ => return malformed("a value has a type that this version does not know"),
+    let number = meta & TAG_MASK;
+    let tag = match RowTag::of_number(number) {
+        Some(tag) => Type::Row(tag),
+        None if number == TypeTag::String as u8 => Type::String,
+        None => return malformed("a value has a type that this version does not know"),
     };
     let mut attributes = Attributes::default();
     if meta & HAS_DEADLINE != 0 {
@@ -255,7 +263,11 @@ fn take_pieces<'a>(input: &mut Input<'a>) -> Result<Content<'a>, Malformed> {
     Ok(Content::Pieces(length, Input(input.since(before))))
 }
 
-fn take_fields<'a>(input: &mut Input<'a>, change: bool) -> Result<Content<'a>, Malformed> {
+fn take_fields<'a>(
+    input: &mut Input<'a>,
+    tag: RowTag,
+    change: bool,
+) -> Result<Content<'a>, Malformed> {
     let before = *input;
     let mut last: Option<&[u8]> = None;
     loop {
@@ -282,7 +294,7 @@ fn take_fields<'a>(input: &mut Input<'a>, change: bool) -> Result<Content<'a>, M
     if last.is_none() {
         return malformed("a list of fields is empty");
     }
-    Ok(Content::Fields(Input(input.since(before))))
+    Ok(Content::Fields(tag, Input(input.since(before))))
 }
 
 const PARSED: &str = "it was parsed (DV1)";
@@ -339,11 +351,13 @@ impl<'a> ValueView<'a> {
         let body = match self.content {
             Content::Flat(bytes) => Body::string(bytes),
             Content::Pieces(length, pieces) => large(length, pieces).into(),
-            Content::Packed(block) => match PackedRow::checked(block) {
-                Some(row) => Body::from(row),
-                None => return malformed("the block of a hash is broken"),
+            Content::Packed(tag, block) => match PackedRow::checked(block) {
+                Some(row) => Body::Row(tag, HashBody::Packed(row)),
+                None => return malformed("the block of a row is broken"),
             },
-            Content::Fields(fields) => change_fields(HashDraft::new(None), fields).finish(),
+            Content::Fields(tag, fields) => {
+                change_fields(HashDraft::new(None), fields).finish_as(tag)
+            }
             Content::Same(_) => return malformed("a value has no content"),
         };
         Ok(NewValue::new(body).with(self.attributes))
@@ -370,12 +384,12 @@ impl<'a> ValueView<'a> {
                     _ => Body::from(column),
                 }
             }
-            (Content::Fields(fields), BodyRef::Hash(hash)) => {
-                let draft = change_fields(HashDraft::new(Some(hash)), fields);
+            (Content::Fields(tag, fields), BodyRef::Row(was, row)) if tag == was => {
+                let draft = change_fields(HashDraft::new(Some(row)), fields);
                 if draft.is_empty() {
                     return malformed("a change leaves no field");
                 }
-                draft.finish()
+                draft.finish_as(tag)
             }
             _ => return malformed(other_type),
         };

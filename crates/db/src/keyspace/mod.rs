@@ -15,7 +15,7 @@ mod update;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{
-    Attributes, BodyRef, HashRef, Key, Point, Pressure, Probe, StringRef, TreeId, ValueRef,
+    Attributes, BodyRef, HashRef, Key, Point, Pressure, Probe, RowTag, StringRef, TreeId, ValueRef,
     ValueVersion,
 };
 
@@ -275,6 +275,20 @@ impl<'t> Keyspace<'t> {
         self.read(key, |value| Ok(read(value.map(hash_of).transpose()?)))
     }
 
+    /// Shows the row of this type at the key; anything else is [`CommandError::WrongType`].
+    #[inline]
+    pub fn read_row<R>(
+        &mut self,
+        tag: RowTag,
+        key: &[u8],
+        read: impl FnOnce(Option<HashRef<'_>>) -> R,
+    ) -> Result<R, CommandError> {
+        self.read(key, |value| {
+            let row = value.map(|value| row_of(tag, value)).transpose()?;
+            Ok(read(row))
+        })
+    }
+
     /// Shows the values of up to [`crate::limits::WARM_KEYS_MAX`] keys one after another (K1), with
     /// interleaved descents, and counts hits and misses.
     pub fn read_many(&mut self, keys: &[&[u8]], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
@@ -353,7 +367,7 @@ impl<'t> Keyspace<'t> {
 pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandError> {
     match value.body {
         BodyRef::String(string) => Ok(string),
-        BodyRef::Hash(_) => Err(CommandError::WrongType),
+        BodyRef::Row(..) => Err(CommandError::WrongType),
     }
 }
 
@@ -361,7 +375,16 @@ pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandErr
 #[inline]
 pub(crate) fn hash_of(value: ValueRef<'_>) -> Result<HashRef<'_>, CommandError> {
     match value.body {
-        BodyRef::Hash(hash) => Ok(hash),
-        BodyRef::String(_) => Err(CommandError::WrongType),
+        BodyRef::Row(RowTag::Hash, hash) => Ok(hash),
+        _ => Err(CommandError::WrongType),
+    }
+}
+
+/// The row of this type in a value, or the error of a command that needs one.
+#[inline]
+pub(crate) fn row_of(tag: RowTag, value: ValueRef<'_>) -> Result<HashRef<'_>, CommandError> {
+    match value.body {
+        BodyRef::Row(found, row) if found == tag => Ok(row),
+        _ => Err(CommandError::WrongType),
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn is_claimed(attributes: &Attributes) -> bool {
 pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, &'static str> {
     match value.body {
         pando_engine::BodyRef::String(string) => Ok(string),
-        pando_engine::BodyRef::Hash(_) => Err(error::IS_A_HASH),
+        pando_engine::BodyRef::Row(..) => Err(error::IS_A_HASH),
     }
 }
 

@@ -23,7 +23,7 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 fn bytes_of(value: ValueRef<'_>) -> Vec<u8> {
     match value.body {
         BodyRef::String(string) => string.to_cow().into_owned(),
-        BodyRef::Hash(_) => panic!("these histories store strings"),
+        BodyRef::Row(..) => panic!("these histories store strings"),
     }
 }
 

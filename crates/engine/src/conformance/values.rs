@@ -8,13 +8,13 @@ use proptest::prelude::*;
 
 use super::model::Entry;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
-use crate::{Attributes, Body, BodyRef, Deadline, Decision, HashDraft, NewValue, ValueRef};
+use crate::{Attributes, Body, BodyRef, Deadline, Decision, HashDraft, NewValue, RowTag, ValueRef};
 
 /// The content of a value in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Text(Vec<u8>),
-    Fields(BTreeMap<Vec<u8>, Vec<u8>>),
+    Fields(RowTag, BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
 /// What an update does.
@@ -27,7 +27,7 @@ pub(super) enum Change {
         length: usize,
         seed: u8,
     },
-    /// A hash of so many fields.
+    /// A row of so many fields, whose type follows from the seed.
     Fields {
         count: u16,
         length: usize,
@@ -39,14 +39,14 @@ pub(super) enum Change {
         length: usize,
         seed: u8,
     },
-    /// Fields of the present hash.
+    /// Fields of the present row.
     SetFields {
         first: u16,
         count: u16,
         length: usize,
         seed: u8,
     },
-    /// Removes fields of the present hash, and the hash with the last one.
+    /// Removes fields of the present row, and the row with the last one.
     RemoveFields {
         first: u16,
         count: u16,
@@ -74,6 +74,11 @@ pub(super) fn bytes(length: usize, seed: u8) -> Vec<u8> {
 
 fn field(number: u16) -> Vec<u8> {
     format!("field{number:04}").into_bytes()
+}
+
+/// Of a new row.
+fn row_tag(seed: u8) -> RowTag {
+    RowTag::of_number(RowTag::Hash as u8 + seed % 5).expect("a type of rows")
 }
 
 fn columns(first: u16, count: u16, length: usize, seed: u8) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -141,13 +146,14 @@ impl<'c> Prepared<'c> {
                 write(string.with_write(*offset, &self.bytes).into())
             }
             (Change::Text { .. } | Change::Write { .. }, _) => write(Body::string(&self.bytes)),
-            (Change::SetFields { .. }, Some(BodyRef::Hash(hash))) => {
-                write(self.set_fields(HashDraft::new(Some(hash))).finish())
+            (Change::SetFields { .. }, Some(BodyRef::Row(tag, row))) => {
+                write(self.set_fields(HashDraft::new(Some(row))).finish_as(tag))
             }
-            (Change::Fields { .. } | Change::SetFields { .. }, _) => {
-                write(self.set_fields(HashDraft::new(None)).finish())
-            }
-            (Change::RemoveFields { .. }, Some(BodyRef::Hash(hash))) => {
+            (Change::Fields { seed, .. } | Change::SetFields { seed, .. }, _) => write(
+                self.set_fields(HashDraft::new(None))
+                    .finish_as(row_tag(*seed)),
+            ),
+            (Change::RemoveFields { .. }, Some(BodyRef::Row(tag, hash))) => {
                 let mut draft = HashDraft::new(Some(hash));
                 for (field, _) in &self.columns {
                     draft.remove(field);
@@ -155,7 +161,7 @@ impl<'c> Prepared<'c> {
                 if draft.is_empty() {
                     Decision::Remove
                 } else {
-                    write(draft.finish())
+                    write(draft.finish_as(tag))
                 }
             }
             (
@@ -201,13 +207,14 @@ impl<'c> Prepared<'c> {
             (Change::Text { .. } | Change::Write { .. }, _) => {
                 write(Content::Text(self.bytes.clone()))
             }
-            (Change::SetFields { .. }, Some(Content::Fields(old))) => write(Content::Fields(
+            (Change::SetFields { .. }, Some(Content::Fields(tag, old))) => write(Content::Fields(
+                *tag,
                 old.clone().into_iter().chain(fields()).collect(),
             )),
-            (Change::Fields { .. } | Change::SetFields { .. }, _) => {
-                write(Content::Fields(fields().collect()))
+            (Change::Fields { seed, .. } | Change::SetFields { seed, .. }, _) => {
+                write(Content::Fields(row_tag(*seed), fields().collect()))
             }
-            (Change::RemoveFields { .. }, Some(Content::Fields(old))) => {
+            (Change::RemoveFields { .. }, Some(Content::Fields(tag, old))) => {
                 let mut new = old.clone();
                 for (field, _) in &self.columns {
                     new.remove(field);
@@ -215,7 +222,7 @@ impl<'c> Prepared<'c> {
                 if new.is_empty() {
                     Applied::Remove
                 } else {
-                    write(Content::Fields(new))
+                    write(Content::Fields(*tag, new))
                 }
             }
             (
@@ -286,7 +293,10 @@ fn compare_content(found: BodyRef<'_>, expected: &Content) -> Result<(), String>
                 ))
             }
         }
-        (BodyRef::Hash(found), Content::Fields(expected)) => {
+        (BodyRef::Row(tag, _), Content::Fields(expected, _)) if tag != *expected => {
+            Err(format!("a {tag:?}, not a {expected:?}"))
+        }
+        (BodyRef::Row(_, found), Content::Fields(_, expected)) => {
             if found.len() != expected.len() {
                 return Err(format!(
                     "{} fields, {} expected",

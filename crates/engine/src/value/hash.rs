@@ -6,7 +6,7 @@ use std::iter::FusedIterator;
 
 use super::row::{self, Entries, Name, RowRef, ShortRow};
 use super::wide::{Changes, Column, Leaf};
-use super::{Body, Chunked, PackedRow, StringBody, StringRef, WideRow};
+use super::{Body, Chunked, PackedRow, RowTag, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
 /// A hash: named columns in byte order of their names.
@@ -25,6 +25,17 @@ pub enum HashBody {
     Packed(PackedRow),
     /// A large one.
     Wide(WideRow),
+}
+
+impl HashBody {
+    /// The row as a reader will see it.
+    #[must_use]
+    pub fn as_ref(&self) -> HashRef<'_> {
+        match self {
+            Self::Packed(row) => HashRef::Packed(row.as_bytes()),
+            Self::Wide(row) => HashRef::Wide(row),
+        }
+    }
 }
 
 impl<'a> HashRef<'a> {
@@ -158,20 +169,20 @@ impl<'a> HashRef<'a> {
 
     /// A copy that shares nothing with this hash (COPY, RESTORE). O(size).
     #[must_use]
-    pub fn to_body(self) -> Body<'static> {
+    pub fn to_body(self) -> HashBody {
         match self {
-            HashRef::Packed(block) => Body::from(PackedRow::new(block.to_vec())),
-            HashRef::Wide(row) => Body::from(row.deep_copy()),
+            HashRef::Packed(block) => HashBody::Packed(PackedRow::new(block.to_vec())),
+            HashRef::Wide(row) => HashBody::Wide(row.deep_copy()),
         }
     }
 
     /// The same hash, handed over to the value that replaces it (D2 successors-share): RENAME, a
     /// new deadline. O(1) when wide, else O(size).
     #[must_use]
-    pub fn hand_over(self) -> Body<'static> {
+    pub fn hand_over(self) -> HashBody {
         match self {
             HashRef::Packed(_) => self.to_body(),
-            HashRef::Wide(row) => Body::from(row.hand_over()),
+            HashRef::Wide(row) => HashBody::Wide(row.hand_over()),
         }
     }
 }
@@ -438,18 +449,25 @@ impl<'o> HashDraft<'o> {
         }
     }
 
-    /// The finished body, in the form for its size (D1 smallest-form). O(1), or O(size) for a hash
-    /// that becomes packed again.
+    /// The finished hash; see [`Self::finish_as`].
     #[must_use]
     pub fn finish(self) -> Body<'static> {
-        match self.0 {
-            Form::Packed(block) => Body::from(PackedRow::new(block.into_owned())),
+        self.finish_as(RowTag::Hash)
+    }
+
+    /// The finished body of this type, in the form for its size (D1 smallest-form). O(1), or
+    /// O(size) for a row that becomes packed again.
+    #[must_use]
+    pub fn finish_as(self, tag: RowTag) -> Body<'static> {
+        let row = match self.0 {
+            Form::Packed(block) => HashBody::Packed(PackedRow::new(block.into_owned())),
             // Half of the bound, so that a hash near the bound does not change its form each time.
             Form::Wide(row) => match row.to_block(PACKED_ROW_BYTES_MAX / 2) {
-                Some(block) => Body::from(PackedRow::new(block.into())),
-                None => Body::from(row),
+                Some(block) => HashBody::Packed(PackedRow::new(block.into())),
+                None => HashBody::Wide(row),
             },
-        }
+        };
+        Body::Row(tag, row)
     }
 }
 

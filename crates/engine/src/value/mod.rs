@@ -69,6 +69,72 @@ pub enum TypeTag {
     String = 1,
     /// Named columns.
     Hash = 2,
+    /// Elements by position.
+    List = 3,
+    /// Members.
+    Set = 4,
+    /// Members with scores.
+    SortedSet = 5,
+    /// Entries by id, and groups of consumers.
+    Stream = 6,
+}
+
+/// The type of a value that is a row: how its columns are to be read. Everything below the commands
+/// (engines, the log, checkpoints) treats rows of all types alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RowTag {
+    /// Fields with their values.
+    Hash = TypeTag::Hash as u8,
+    /// See [`TypeTag::List`].
+    List = TypeTag::List as u8,
+    /// Members, as names without values.
+    Set = TypeTag::Set as u8,
+    /// See [`TypeTag::SortedSet`].
+    SortedSet = TypeTag::SortedSet as u8,
+    /// See [`TypeTag::Stream`].
+    Stream = TypeTag::Stream as u8,
+}
+
+impl TypeTag {
+    /// The type of this number.
+    #[must_use]
+    pub const fn of_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::String),
+            _ => match RowTag::of_number(number) {
+                Some(row) => Some(row.tag()),
+                None => None,
+            },
+        }
+    }
+}
+
+impl RowTag {
+    /// The type of rows of this number.
+    #[must_use]
+    pub const fn of_number(number: u8) -> Option<Self> {
+        Some(match number {
+            2 => Self::Hash,
+            3 => Self::List,
+            4 => Self::Set,
+            5 => Self::SortedSet,
+            6 => Self::Stream,
+            _ => return None,
+        })
+    }
+
+    /// The type of such values.
+    #[must_use]
+    pub const fn tag(self) -> TypeTag {
+        match self {
+            Self::Hash => TypeTag::Hash,
+            Self::List => TypeTag::List,
+            Self::Set => TypeTag::Set,
+            Self::SortedSet => TypeTag::SortedSet,
+            Self::Stream => TypeTag::Stream,
+        }
+    }
 }
 
 /// What a writer sets beside the body; an engine stores it and never looks at it.
@@ -102,8 +168,8 @@ pub struct ValueRef<'a> {
 pub enum BodyRef<'a> {
     /// A string.
     String(StringRef<'a>),
-    /// A hash.
-    Hash(HashRef<'a>),
+    /// A row of this type.
+    Row(RowTag, HashRef<'a>),
 }
 
 /// A value to be stored.
@@ -122,8 +188,8 @@ pub struct NewValue<'d> {
 pub enum Body<'d> {
     /// A string.
     String(StringBody<'d>),
-    /// A hash, made by a [`HashDraft`].
-    Hash(HashBody),
+    /// A row of this type, made by a draft such as [`HashDraft`].
+    Row(RowTag, HashBody),
 }
 
 impl ValueRef<'_> {
@@ -132,7 +198,7 @@ impl ValueRef<'_> {
     pub const fn tag(&self) -> TypeTag {
         match self.body {
             BodyRef::String(_) => TypeTag::String,
-            BodyRef::Hash(_) => TypeTag::Hash,
+            BodyRef::Row(tag, _) => tag.tag(),
         }
     }
 
@@ -141,7 +207,7 @@ impl ValueRef<'_> {
     pub fn heap_bytes(&self) -> usize {
         match self.body {
             BodyRef::String(string) => string.heap_bytes(),
-            BodyRef::Hash(hash) => hash.heap_bytes(),
+            BodyRef::Row(_, row) => row.heap_bytes(),
         }
     }
 
@@ -156,12 +222,12 @@ impl ValueRef<'_> {
                 BodyRef::String(StringRef::Chunked(old)),
                 Some(BodyRef::String(StringRef::Chunked(next))),
             ) => old.bytes_beyond(next),
-            (BodyRef::Hash(HashRef::Wide(old)), Some(BodyRef::Hash(HashRef::Wide(next)))) => {
+            (BodyRef::Row(_, HashRef::Wide(old)), Some(BodyRef::Row(_, HashRef::Wide(next)))) => {
                 old.bytes_beyond(next)
             }
             (BodyRef::String(StringRef::Chunked(old)), _) => old.heap_bytes(),
-            (BodyRef::Hash(HashRef::Wide(old)), _) => old.heap_bytes(),
-            (BodyRef::String(StringRef::Flat(_)) | BodyRef::Hash(HashRef::Packed(_)), _) => 0,
+            (BodyRef::Row(_, HashRef::Wide(old)), _) => old.heap_bytes(),
+            (BodyRef::String(StringRef::Flat(_)) | BodyRef::Row(_, HashRef::Packed(_)), _) => 0,
         }
     }
 
@@ -171,7 +237,7 @@ impl ValueRef<'_> {
     pub fn hand_over(&self) -> NewValue<'static> {
         let body = match self.body {
             BodyRef::String(string) => string.hand_over().into(),
-            BodyRef::Hash(hash) => hash.hand_over(),
+            BodyRef::Row(tag, row) => Body::Row(tag, row.hand_over()),
         };
         NewValue {
             attributes: self.attributes,
@@ -199,7 +265,7 @@ impl ValueRef<'_> {
     pub fn deep_copy(&self) -> NewValue<'static> {
         let body = match self.body {
             BodyRef::String(string) => string.to_body().into(),
-            BodyRef::Hash(hash) => hash.to_body(),
+            BodyRef::Row(tag, row) => Body::Row(tag, row.to_body()),
         };
         NewValue {
             attributes: self.attributes,
@@ -317,8 +383,10 @@ impl<'d> Body<'d> {
         self.check();
         match self {
             Body::String(string) => Body::String(string.into_stored()),
-            Body::Hash(HashBody::Packed(row)) => Body::Hash(HashBody::Packed(row.into_stored())),
-            Body::Hash(hash @ HashBody::Wide(_)) => Body::Hash(hash),
+            Body::Row(tag, HashBody::Packed(row)) => {
+                Body::Row(tag, HashBody::Packed(row.into_stored()))
+            }
+            Body::Row(tag, row @ HashBody::Wide(_)) => Body::Row(tag, row),
         }
     }
 
@@ -338,8 +406,7 @@ impl<'d> Body<'d> {
     pub fn as_ref(&self) -> BodyRef<'_> {
         match self {
             Body::String(string) => BodyRef::String(string.as_ref()),
-            Body::Hash(HashBody::Packed(row)) => BodyRef::Hash(HashRef::Packed(row.as_bytes())),
-            Body::Hash(HashBody::Wide(row)) => BodyRef::Hash(HashRef::Wide(row)),
+            Body::Row(tag, row) => BodyRef::Row(*tag, row.as_ref()),
         }
     }
 }
@@ -353,17 +420,5 @@ impl<'d> From<StringBody<'d>> for Body<'d> {
 impl From<Chunked> for Body<'static> {
     fn from(column: Chunked) -> Self {
         Body::String(StringBody::Chunked(column))
-    }
-}
-
-impl From<PackedRow> for Body<'static> {
-    fn from(row: PackedRow) -> Self {
-        Body::Hash(HashBody::Packed(row))
-    }
-}
-
-impl From<WideRow> for Body<'static> {
-    fn from(row: WideRow) -> Self {
-        Body::Hash(HashBody::Wide(row))
     }
 }

@@ -251,7 +251,7 @@ mod tests {
     fn string_of<'b>(body: &'b Body<'_>) -> StringRef<'b> {
         match body.as_ref() {
             BodyRef::String(string) => string,
-            BodyRef::Hash(_) => panic!("a hash"),
+            BodyRef::Row(..) => panic!("a hash"),
         }
     }
 

@@ -111,7 +111,7 @@ fn name_of(column: usize) -> Vec<u8> {
 
 fn hash(value: ValueRef<'_>) -> Option<HashRef<'_>> {
     match value.body {
-        BodyRef::Hash(hash) => Some(hash),
+        BodyRef::Row(_, hash) => Some(hash),
         BodyRef::String(_) => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
-use pando_engine::{Attributes, Body, BodyRef, Deadline, Decision, NewValue, ValueRef};
+use pando_engine::{Attributes, Body, Deadline, Decision, NewValue, ValueRef};
 use pando_protocol::RespVersion;
 
 use crate::Options;
@@ -249,10 +249,7 @@ fn a_change_keeps_the_deadline() {
             flags: 7,
             ..old.attributes
         };
-        let body = match old.body {
-            BodyRef::Hash(hash) => hash.to_body(),
-            BodyRef::String(_) => panic!("a hash"),
-        };
+        let body = old.deep_copy().body;
         Decision::Write(NewValue::new(body).with(attributes))
     };
     shell

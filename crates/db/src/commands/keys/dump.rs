@@ -2,7 +2,7 @@
 
 use pando_protocol::{Reply, Request};
 
-use crate::dump::{self, HashForm};
+use crate::dump::{self, Form};
 use crate::encoding;
 use crate::entries::{self, DumpPosition, Portion};
 use crate::keyspace::Keyspace;
@@ -17,10 +17,7 @@ pub(super) fn dump(
 ) -> Handled {
     let payload = keyspace.read(request.arg(1), |value| {
         value.map(|value| {
-            let form = match encoding::name(&value) {
-                "listpack" => HashForm::Listpack,
-                _ => HashForm::Table,
-            };
+            let form = Form::of_encoding(encoding::name(&value));
             dump::encode(value.body, form)
         })
     });

@@ -98,7 +98,7 @@ pub(crate) fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
     let body = match value.body.as_ref() {
         BodyRef::String(StringRef::Flat(bytes)) => Body::string(bytes),
         BodyRef::String(string) => string.hand_over().into(),
-        BodyRef::Hash(hash) => hash.hand_over(),
+        BodyRef::Row(tag, row) => Body::Row(tag, row.hand_over()),
     };
     NewValue {
         attributes: value.attributes,
@@ -112,6 +112,10 @@ fn type_name(tag: TypeTag) -> &'static str {
     match tag {
         TypeTag::String => "string",
         TypeTag::Hash => "hash",
+        TypeTag::List => "list",
+        TypeTag::Set => "set",
+        TypeTag::SortedSet => "zset",
+        TypeTag::Stream => "stream",
     }
 }
 

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, ValueRef};
+use pando_engine::{BodyRef, Direction, RowTag, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion};
 
 use super::bounds::{Edge, Span};
@@ -184,7 +184,7 @@ fn least_bytes(value: ValueRef<'_>, shape: &Shape<'_>) -> usize {
     match (shape, value.body) {
         (Shape::Values, BodyRef::String(string)) => string.len(),
         // Every field has a header of at least four bytes, twice.
-        (Shape::Values, BodyRef::Hash(hash)) => hash.len() * 8,
+        (Shape::Values, BodyRef::Row(_, row)) => row.len() * 8,
         (Shape::Keys | Shape::Fields(_), _) => 0,
     }
 }
@@ -194,7 +194,11 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, ne
     match (shape, value.body) {
         (Shape::Keys, _) => {}
         (Shape::Values, BodyRef::String(string)) => reply_bulk(reply, string),
-        (Shape::Values, BodyRef::Hash(hash)) => {
+        (Shape::Values, BodyRef::Row(RowTag::Set, set)) => {
+            reply.array(set.len());
+            set.iter().for_each(|(member, _)| reply.bulk(member));
+        }
+        (Shape::Values, BodyRef::Row(_, hash)) => {
             reply.map(hash.len());
             for (field, value) in hash.iter() {
                 reply.bulk(field);
@@ -207,8 +211,8 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, ne
             let mut place = *near;
             for (index, field) in fields.iter().enumerate() {
                 let value = match body {
-                    BodyRef::String(_) => None,
-                    BodyRef::Hash(hash) => hash.get_near(field, &mut place),
+                    BodyRef::Row(RowTag::Hash, hash) => hash.get_near(field, &mut place),
+                    BodyRef::String(_) | BodyRef::Row(..) => None,
                 };
                 if index == 0 {
                     *near = place;

@@ -63,7 +63,7 @@ fn operand(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Result<Detached<'static>,
         match value.map(|value| value.body) {
             None => Ok(Detached::new(&b""[..])),
             Some(BodyRef::String(string)) => Ok(Detached::take(string)),
-            Some(BodyRef::Hash(_)) => Err(CommandError::LcsNotStrings),
+            Some(BodyRef::Row(..)) => Err(CommandError::LcsNotStrings),
         }
     })
 }

@@ -32,7 +32,7 @@ pub(super) fn mget(
         for key in &keys[..count] {
             keyspace.read(key, |value| match value.map(|value| value.body) {
                 Some(BodyRef::String(string)) => reply_bulk(reply, string),
-                Some(BodyRef::Hash(_)) | None => reply.null(),
+                Some(BodyRef::Row(..)) | None => reply.null(),
             });
         }
     }

@@ -49,7 +49,7 @@ fn same(one: &NewValue<'_>, other: &NewValue<'_>) -> bool {
     one.attributes == other.attributes
         && match (one.body.as_ref(), other.body.as_ref()) {
             (BodyRef::String(one), BodyRef::String(other)) => one == &*other.to_cow(),
-            (BodyRef::Hash(one), BodyRef::Hash(other)) => {
+            (BodyRef::Row(_, one), BodyRef::Row(_, other)) => {
                 one.len() == other.len()
                     && one
                         .iter()
@@ -162,7 +162,7 @@ fn small_changes_of_large_values_have_small_records() {
 
     let field = |number: usize| (format!("field{number:08}").into_bytes(), vec![b'v'; 30]);
     let wide = hash((0..100_000).map(field));
-    let BodyRef::Hash(row) = wide.body.as_ref() else {
+    let BodyRef::Row(_, row) = wide.body.as_ref() else {
         panic!("a hash")
     };
     let mut draft = HashDraft::new(Some(row));
@@ -227,12 +227,12 @@ fn edited(old: &NewValue<'_>, edits: &[Edit]) -> NewValue<'static> {
             (Edit::Write(at, length, seed), BodyRef::String(string)) => {
                 string.with_write(*at, &vec![*seed; *length]).into()
             }
-            (Edit::Set(number, length, seed), BodyRef::Hash(hash)) => {
+            (Edit::Set(number, length, seed), BodyRef::Row(_, hash)) => {
                 let mut draft = HashDraft::new(Some(hash));
                 draft.set(&field(*number), &vec![*seed; *length]);
                 draft.finish()
             }
-            (Edit::Remove(number), BodyRef::Hash(hash)) if hash.len() > 1 => {
+            (Edit::Remove(number), BodyRef::Row(_, hash)) if hash.len() > 1 => {
                 let mut draft = HashDraft::new(Some(hash));
                 draft.remove(&field(*number));
                 draft.finish()

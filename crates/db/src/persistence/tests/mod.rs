@@ -43,7 +43,7 @@ fn digest(value: ValueRef<'_>) -> u64 {
     value.attributes.hash(&mut hasher);
     match value.body {
         BodyRef::String(string) => string.to_cow().hash(&mut hasher),
-        BodyRef::Hash(hash) => {
+        BodyRef::Row(_, hash) => {
             for (field, value) in hash.iter() {
                 (field, value.to_cow()).hash(&mut hasher);
             }

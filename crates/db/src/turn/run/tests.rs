@@ -13,7 +13,7 @@ use pando_protocol::{Reply, Request, RequestBuffer, RespVersion};
 
 use self::requests::Requests;
 use crate::commands::testing::{START_MS, Shell, seed};
-use crate::dump::{self, HashForm};
+use crate::dump::{self, Form};
 use crate::effects::{Leftover, testing::plant};
 use crate::error::CommandError;
 use crate::{
@@ -226,7 +226,7 @@ impl World {
             let mut keyspace = turn.keyspace(index);
             keyspace.keys().each(|key, value| {
                 if let Some(value) = value {
-                    let bytes = dump::encode(value.body, HashForm::Table);
+                    let bytes = dump::encode(value.body, Form::Table);
                     let (deadline, key) = (value.attributes.deadline, key.escape_ascii());
                     let value = bytes.escape_ascii();
                     found.push(format!("{index} {key} {deadline:?} {value}"));

@@ -112,7 +112,7 @@ fn write(session: &mut impl Point, tree: crate::TreeId, form: usize) {
             Form::Text(length) => Body::string_owned(vec![number as u8; length]),
             Form::Fields(count, length) => {
                 let mut draft = HashDraft::new(old.map(|old| match old.body {
-                    BodyRef::Hash(hash) => hash,
+                    BodyRef::Row(_, hash) => hash,
                     BodyRef::String(_) => panic!("a hash has become a string"),
                 }));
                 for index in 0..count {
@@ -175,7 +175,7 @@ fn check_whole(form: usize, value: &ValueRef<'_>) -> Result<(), String> {
                 Err(torn("bytes"))
             }
         }
-        (Form::Fields(count, length), BodyRef::Hash(hash)) => {
+        (Form::Fields(count, length), BodyRef::Row(_, hash)) => {
             check_fields(hash, count, length, number).map_err(|what| torn(&what))
         }
         _ => Err(torn("type")),

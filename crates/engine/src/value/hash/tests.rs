@@ -10,7 +10,7 @@ use crate::{BodyRef, HashBody};
 
 fn hash_of<'b>(body: &'b Body<'_>) -> HashRef<'b> {
     match body.as_ref() {
-        BodyRef::Hash(hash) => hash,
+        BodyRef::Row(_, hash) => hash,
         BodyRef::String(_) => panic!("a string"),
     }
 }
@@ -27,20 +27,20 @@ fn draft_of(fields: usize, value: &[u8]) -> HashDraft<'static> {
 fn a_hash_is_packed_up_to_the_bound_and_again_below_half_of_it() {
     // A field takes 4 bytes of offsets, 6 or 7 of name and 20 of value.
     let body = draft_of(130, &[7; 20]).finish();
-    let Body::Hash(HashBody::Packed(row)) = &body else {
+    let Body::Row(_, HashBody::Packed(row)) = &body else {
         panic!("{body:?}")
     };
     assert!(row.as_bytes().len() <= PACKED_ROW_BYTES_MAX);
 
     let body = draft_of(140, &[7; 20]).finish();
-    assert!(matches!(body, Body::Hash(HashBody::Wide(_))), "{body:?}");
+    assert!(matches!(body, Body::Row(_, HashBody::Wide(_))), "{body:?}");
     let mut draft = HashDraft::new(Some(hash_of(&body)));
     for field in 70..140 {
         assert!(draft.remove(format!("field{field}").as_bytes()));
     }
     let body = draft.finish();
     assert!(
-        matches!(body, Body::Hash(HashBody::Wide(_))),
+        matches!(body, Body::Row(_, HashBody::Wide(_))),
         "just above half: {body:?}"
     );
     let mut draft = HashDraft::new(Some(hash_of(&body)));
@@ -48,7 +48,10 @@ fn a_hash_is_packed_up_to_the_bound_and_again_below_half_of_it() {
         assert!(draft.remove(format!("field{field}").as_bytes()));
     }
     let body = draft.finish();
-    assert!(matches!(body, Body::Hash(HashBody::Packed(_))), "{body:?}");
+    assert!(
+        matches!(body, Body::Row(_, HashBody::Packed(_))),
+        "{body:?}"
+    );
     assert_eq!(hash_of(&body).len(), 60);
 }
 
@@ -57,7 +60,7 @@ fn a_chunked_column_makes_a_hash_wide_as_long_as_it_stays() {
     let mut draft = draft_of(2, b"small");
     draft.set(b"large", &vec![1; COLUMN_FLAT_BYTES_MAX + 1]);
     let body = draft.finish();
-    assert!(matches!(body, Body::Hash(HashBody::Wide(_))));
+    assert!(matches!(body, Body::Row(_, HashBody::Wide(_))));
     let value = hash_of(&body).get(b"large").unwrap();
     assert!(matches!(value, StringRef::Chunked(_)));
 
@@ -71,7 +74,7 @@ fn a_chunked_column_makes_a_hash_wide_as_long_as_it_stays() {
     assert!(!draft.set_body(b"field0", StringBody::owned(b"owned".to_vec())));
     assert!(draft.get(b"field0").unwrap() == &b"owned"[..]);
     assert!(!draft.set(b"large", b"small"));
-    assert!(matches!(draft.finish(), Body::Hash(HashBody::Packed(_))));
+    assert!(matches!(draft.finish(), Body::Row(_, HashBody::Packed(_))));
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn the_first_change_of_a_small_hash_copies_it_and_the_others_do_not() {
     draft.set(b"field0", &[9; 50]);
     draft.remove(b"field1");
     assert_eq!(block(&draft), copy, "changed in place");
-    let Body::Hash(HashBody::Packed(new)) = draft.finish() else {
+    let Body::Row(_, HashBody::Packed(new)) = draft.finish() else {
         panic!("a small hash")
     };
     assert_eq!(new.as_bytes().as_ptr(), copy, "handed over");
@@ -146,11 +149,11 @@ proptest! {
             versions.push((hash_of(&current).hand_over(), model.clone()));
         }
         for (body, model) in &versions {
-            let hash = hash_of(body);
+            let hash = body.as_ref();
             prop_assert_eq!(hash.len(), model.len());
             prop_assert!(same(hash.iter(), model.iter()), "every version stays");
             let copy = hash.to_body();
-            prop_assert!(same(hash_of(&copy).iter(), model.iter()));
+            prop_assert!(same(copy.as_ref().iter(), model.iter()));
             prop_assert!(same(hash.iter_from_rank(rank), model.iter().skip(rank)));
             let (found, expected) = (hash.nth(rank), model.iter().nth(rank));
             prop_assert_eq!(found.map(|(field, _)| field), expected.map(|(field, _)| &field[..]));
@@ -178,7 +181,7 @@ proptest! {
                     whole.set(field, value);
                 }
                 match whole.finish() {
-                    Body::Hash(HashBody::Packed(row)) => row.as_bytes().len(),
+                    Body::Row(_, HashBody::Packed(row)) => row.as_bytes().len(),
                     _ => PACKED_ROW_BYTES_MAX,
                 }
             }

@@ -205,7 +205,7 @@ fn a_block_from_elsewhere_is_taken_only_if_it_is_sound() {
     for field in [&b"a"[..], b"bb", b"c"] {
         draft.set(field, b"value");
     }
-    let crate::Body::Hash(crate::HashBody::Packed(row)) = draft.finish() else {
+    let crate::Body::Row(_, crate::HashBody::Packed(row)) = draft.finish() else {
         panic!("a small hash")
     };
     let sound = row.as_bytes();
