@@ -14,6 +14,8 @@
 pub mod conformance;
 mod contract;
 mod emptying;
+mod graves;
+mod images;
 pub mod key;
 pub mod limits;
 mod pinned;
@@ -30,6 +32,8 @@ pub use contract::{
     SessionLimit, Walk,
 };
 pub use emptying::{Emptying, Relocate};
+pub use graves::Graves;
+pub use images::KeptImages;
 pub use key::{Key, TreeId};
 pub use pinned::Pinned;
 pub use reference::{ReferenceEngine, ReferenceOptions, ReferenceSession};

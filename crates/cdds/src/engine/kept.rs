@@ -114,7 +114,7 @@ impl Cdds {
         let snapshot = state.named(name)?;
         let newer = |at: &Snapshot| *at > snapshot;
         let lost: Vec<_> = state.tree.snapshots().filter(newer).collect();
-        if let Some(held) = state.frozen.last()
+        if let Some(held) = state.images.snapshots().last()
             && held.epoch() > snapshot.epoch()
         {
             let epoch = held.epoch();
@@ -128,8 +128,7 @@ impl Cdds {
         state.tree.roll_back(snapshot)?;
         state.graves = super::Graves::default();
         // What was kept for the last snapshot that stays has come back.
-        let last = state.frozen.last().copied();
-        state.images.retain(|(newest, _), _| Some(*newest) != last);
+        state.images.forget_newest();
         state.read_own()?;
         self.note_retained(&state);
         self.written.store(false, Ordering::Relaxed);

@@ -39,7 +39,6 @@
 //! Deliberately absent, for now: several writers at a time. A large value is stored in one piece: a
 //! change of it costs O(size), and so does a read of a large hash.
 
-mod graves;
 mod kept;
 mod session;
 mod snapshots;
@@ -47,7 +46,7 @@ mod snapshots;
 mod tests;
 mod value;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
@@ -56,12 +55,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
-    Deadline, Engine, EpochClock, Gauge, Images, Key, SessionLimit, Snapshot, TreeId,
+    Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
 };
 use pando_pmem::{Mapped, Medium, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size};
 use pando_sync::LogEpoch;
 
-use self::graves::Graves;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 pub use self::session::CddsSession;
@@ -168,10 +166,8 @@ struct State {
     /// What [`State::write_usage`] wrote last.
     usage: [u64; 2],
     graves: Graves,
-    /// Snapshots, oldest first.
-    frozen: BTreeSet<Snapshot>,
-    /// Values kept for snapshots, by the newest and the oldest of these.
-    images: BTreeMap<(Snapshot, Snapshot), Images>,
+    /// Snapshots, and values kept for them.
+    images: KeptImages,
 }
 
 impl fmt::Debug for Cdds {
@@ -524,8 +520,7 @@ impl Engine for Cdds {
             next_tree: 0,
             usage: [0; 2],
             graves: Graves::default(),
-            frozen: BTreeSet::new(),
-            images: BTreeMap::new(),
+            images: KeptImages::default(),
         };
         state.read_own()?;
         clock.rise_to(state.tree.open);

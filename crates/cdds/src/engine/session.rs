@@ -178,7 +178,7 @@ impl State {
             self.tree.remove(&listed(deadline, place))?;
         }
         if let Some((version, bytes)) = was {
-            self.keep_image(version, place.len() + bytes);
+            self.images.note(version, place.len() + bytes);
         }
         Ok(())
     }

@@ -18,14 +18,12 @@ impl Snapshots for Cdds {
     fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
         assert!(epoch < self.clock.current() && self.clock.is_above_all());
         let mut state = self.write();
-        SnapshotLimit::check(state.frozen.len())?;
+        SnapshotLimit::check(state.images.snapshots().len())?;
         let snapshot = Snapshot::of_epoch(epoch);
-        let newest = state.frozen.last();
-        assert!(newest.is_none_or(|newest| *newest < snapshot));
         // What is written from now on begins above the snapshot (CE1 epochs-follow).
         sound(state.tree.advance(self.clock.current()));
         state.tree.hold(epoch);
-        state.frozen.insert(snapshot);
+        state.images.freeze(snapshot);
         self.note_retained(&state);
         Ok(snapshot)
     }
@@ -33,27 +31,8 @@ impl Snapshots for Cdds {
     fn release(&self, snapshot: Snapshot) {
         let mut state = self.write();
         state.tree.let_go(snapshot.epoch());
-        let older = state.frozen.range(..snapshot).next_back().copied();
-        let newer = state.frozen.range(snapshot..).nth(1).copied();
-        state.frozen.remove(&snapshot);
+        state.images.release(snapshot);
         self.note_retained(&state);
-        for ((newest, oldest), images) in std::mem::take(&mut state.images) {
-            let last = if newest == snapshot {
-                older
-            } else {
-                Some(newest)
-            };
-            let first = if oldest == snapshot {
-                newer
-            } else {
-                Some(oldest)
-            };
-            if let (Some(last), Some(first)) = (last, first)
-                && first <= last
-            {
-                state.add_images(last, first, images);
-            }
-        }
     }
 
     fn is_unsettled(&self) -> bool {
@@ -68,13 +47,7 @@ impl Snapshots for Cdds {
     }
 
     fn images(&self, snapshot: Snapshot) -> Images {
-        let state = self.read();
-        let kept = state.images.iter();
-        let kept = kept.filter(|((newest, _), _)| *newest == snapshot);
-        kept.fold(Images::default(), |sum, (_, images)| Images {
-            count: sum.count + images.count,
-            bytes: sum.bytes + images.bytes,
-        })
+        self.read().images.of(snapshot)
     }
 
     fn image_trees(&self) -> Vec<TreeId> {
@@ -87,24 +60,6 @@ impl Cdds {
     pub(super) fn note_retained(&self, state: &State) {
         let newest = state.tree.retained.last().map_or(0, |newest| newest.0);
         self.newest_retained.store(newest, Ordering::Release);
-    }
-}
-
-impl State {
-    /// Notes values that are kept for the snapshots from the oldest to the newest.
-    fn add_images(&mut self, newest: Snapshot, oldest: Snapshot, images: Images) {
-        let all = self.images.entry((newest, oldest)).or_default();
-        all.count += images.count;
-        all.bytes += images.bytes;
-    }
-
-    /// Notes that a value of this version and length is replaced or removed.
-    pub(super) fn keep_image(&mut self, version: ValueVersion, bytes: usize) {
-        let oldest = self.frozen.iter().find(|snapshot| snapshot.holds(version));
-        if let (Some(oldest), Some(newest)) = (oldest.copied(), self.frozen.last().copied()) {
-            let (count, bytes) = (1, bytes as u64);
-            self.add_images(newest, oldest, Images { count, bytes });
-        }
     }
 }
 
@@ -135,7 +90,7 @@ impl ReadAt for CddsSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         let state = self.engine.read();
-        assert!(state.frozen.contains(&at), "it is not released");
+        assert!(state.images.snapshots().contains(&at), "it is not released");
         let view = View(at.epoch());
         sample_in(&state, view, tree, random, read)
     }
