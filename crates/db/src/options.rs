@@ -18,13 +18,21 @@ pub enum EngineKind {
     /// A versioned B-tree in persistent memory, which keeps its data itself: no log, no
     /// checkpoints.
     Cdds,
+    /// A multi-version B-tree over memnodes, here in one process.
+    Minuet,
     /// A `BTreeMap` behind a lock: the oracle of the other engines.
     Reference,
 }
 
 impl EngineKind {
     /// Every engine.
-    pub const ALL: [Self; 4] = [Self::Masstree, Self::Mercury, Self::Cdds, Self::Reference];
+    pub const ALL: [Self; 5] = [
+        Self::Masstree,
+        Self::Mercury,
+        Self::Cdds,
+        Self::Minuet,
+        Self::Reference,
+    ];
 
     /// The name that `--engine` takes.
     #[must_use]
@@ -33,6 +41,7 @@ impl EngineKind {
             Self::Masstree => "masstree",
             Self::Mercury => "mercury",
             Self::Cdds => "cdds",
+            Self::Minuet => "minuet",
             Self::Reference => "reference",
         }
     }
@@ -53,7 +62,7 @@ impl EngineKind {
     #[must_use]
     pub const fn is_ordered(self) -> bool {
         match self {
-            Self::Masstree | Self::Cdds | Self::Reference => true,
+            Self::Masstree | Self::Cdds | Self::Minuet | Self::Reference => true,
             Self::Mercury => false,
         }
     }

@@ -12,6 +12,7 @@ use pando_engine::{
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
+use pando_minuet::engine::Minuet;
 
 use crate::error::CommandError;
 use crate::options::{EngineKind, Options};
@@ -22,6 +23,7 @@ pub(crate) enum Store {
     Masstree(Arc<Masstree>),
     Mercury(Arc<Mercury>),
     Cdds(Arc<Cdds>),
+    Minuet(Arc<Minuet>),
     Reference(Arc<ReferenceEngine>),
 }
 
@@ -32,6 +34,7 @@ pub(crate) enum StoreSession {
     Masstree(<Masstree as Engine>::Session),
     Mercury(<Mercury as Engine>::Session),
     Cdds(<Cdds as Engine>::Session),
+    Minuet(<Minuet as Engine>::Session),
     Reference(<ReferenceEngine as Engine>::Session),
 }
 
@@ -42,6 +45,7 @@ macro_rules! on {
             $kind::Masstree($engine) => $run,
             $kind::Mercury($engine) => $run,
             $kind::Cdds($engine) => $run,
+            $kind::Minuet($engine) => $run,
             $kind::Reference($engine) => $run,
         }
     };
@@ -73,6 +77,11 @@ impl Store {
                 Self::Mercury(engine)
             }
             EngineKind::Cdds => Self::Cdds(Cdds::open(clock, options.pool.clone())?),
+            EngineKind::Minuet => {
+                let options = pando_minuet::engine::Options::default();
+                let Ok(engine) = Minuet::open(clock, options);
+                Self::Minuet(engine)
+            }
             EngineKind::Reference => {
                 let Ok(engine) = ReferenceEngine::open(clock, of_reference);
                 Self::Reference(engine)
@@ -93,6 +102,7 @@ impl Store {
             Self::Masstree(engine) => engine.session().map(StoreSession::Masstree),
             Self::Mercury(engine) => engine.session().map(StoreSession::Mercury),
             Self::Cdds(engine) => engine.session().map(StoreSession::Cdds),
+            Self::Minuet(engine) => engine.session().map(StoreSession::Minuet),
             Self::Reference(engine) => engine.session().map(StoreSession::Reference),
         }
     }
@@ -124,7 +134,7 @@ impl Store {
         match self {
             Self::Masstree(engine) => engine.idle_bytes(),
             Self::Mercury(engine) => engine.idle_bytes(),
-            Self::Cdds(_) | Self::Reference(_) => 0,
+            Self::Cdds(_) | Self::Minuet(_) | Self::Reference(_) => 0,
         }
     }
 
@@ -300,6 +310,7 @@ pub(crate) enum Listing<'s> {
 pub(crate) enum OrderedSession<'s> {
     Masstree(&'s mut <Masstree as Engine>::Session),
     Cdds(&'s mut <Cdds as Engine>::Session),
+    Minuet(&'s mut <Minuet as Engine>::Session),
     Reference(&'s mut <ReferenceEngine as Engine>::Session),
 }
 
@@ -357,7 +368,7 @@ impl StoreSession {
     #[inline]
     pub(crate) fn repeats(&self) -> bool {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => false,
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) | Self::Minuet(_) => false,
             Self::Reference(session) => session.has_absences(),
         }
     }
@@ -365,7 +376,7 @@ impl StoreSession {
     /// The session as one of runs, if they may have to be repeated.
     pub(crate) fn transactional(&mut self) -> Option<&mut impl Transactional> {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => None,
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) | Self::Minuet(_) => None,
             Self::Reference(session) => session.has_absences().then_some(session),
         }
     }
@@ -373,7 +384,9 @@ impl StoreSession {
     /// Keys in a tree, including writes of the current run.
     pub(crate) fn len(&self, store: &Store, tree: TreeId) -> u64 {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => store.len(tree),
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) | Self::Minuet(_) => {
+                store.len(tree)
+            }
             Self::Reference(session) => Transactional::len(session, tree),
         }
     }
@@ -384,6 +397,7 @@ impl StoreSession {
             Self::Masstree(session) => session.boundaries(tree, parts),
             Self::Mercury(_) => Vec::new(),
             Self::Cdds(session) => session.boundaries(tree, parts),
+            Self::Minuet(session) => session.boundaries(tree, parts),
             Self::Reference(session) => session.boundaries(tree, parts),
         }
     }
@@ -393,7 +407,7 @@ impl StoreSession {
         match self {
             Self::Masstree(session) => Some(EmptyingSession::Masstree(session)),
             Self::Mercury(session) => Some(EmptyingSession::Mercury(session)),
-            Self::Cdds(_) | Self::Reference(_) => None,
+            Self::Cdds(_) | Self::Minuet(_) | Self::Reference(_) => None,
         }
     }
 
@@ -402,6 +416,7 @@ impl StoreSession {
     pub(crate) fn take_refusal(&mut self) -> bool {
         match self {
             Self::Cdds(session) => session.take_refusal(),
+            Self::Minuet(session) => session.take_refusal(),
             _ => false,
         }
     }
@@ -411,6 +426,7 @@ impl StoreSession {
             Self::Masstree(session) => Listing::Ordered(OrderedSession::Masstree(session)),
             Self::Mercury(session) => Listing::Walking(WalkingSession(session)),
             Self::Cdds(session) => Listing::Ordered(OrderedSession::Cdds(session)),
+            Self::Minuet(session) => Listing::Ordered(OrderedSession::Minuet(session)),
             Self::Reference(session) => Listing::Ordered(OrderedSession::Reference(session)),
         }
     }
@@ -428,6 +444,7 @@ impl OrderedSession<'_> {
         match self {
             Self::Masstree(session) => session.scan_all(tree, from, direction, visit),
             Self::Cdds(session) => session.scan_all(tree, from, direction, visit),
+            Self::Minuet(session) => session.scan_all(tree, from, direction, visit),
             Self::Reference(session) => session.scan_all(tree, from, direction, visit),
         }
     }
@@ -446,6 +463,7 @@ impl OrderedSession<'_> {
         match self {
             Self::Masstree(session) => session.scan_at(at, tree, from, direction, visit),
             Self::Cdds(session) => session.scan_at(at, tree, from, direction, visit),
+            Self::Minuet(session) => session.scan_at(at, tree, from, direction, visit),
             Self::Reference(session) => session.scan_at(at, tree, from, direction, visit),
         }
     }

@@ -1,7 +1,7 @@
 //! Bounds of a memnode.
 
-/// Bytes of one slot, at most.
-pub const SLOT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of one slot, at most: offsets in it have 32 bits.
+pub const SLOT_BYTES_MAX: usize = u32::MAX as usize;
 
 /// Items of one minitransaction at one memnode, at most.
 pub const ITEMS_MAX: usize = 1 << 16;

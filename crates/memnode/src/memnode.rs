@@ -33,8 +33,8 @@ use crate::limits::{LISTED_MAX, PARTICIPANTS_MAX, RESERVED_MAX};
 use crate::locks::{self, Locks};
 use crate::slots::Slots;
 use crate::{
-    Compare, Items, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Slot, SlotState,
-    Standing, Write,
+    Bytes, Compare, Items, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Slot,
+    SlotState, Standing, Write,
 };
 
 /// A minitransaction at this memnode: what it does, and who takes part in it.
@@ -211,6 +211,26 @@ impl Memnode {
     /// What a slot holds: for hosts that show or check memnodes, past all locks.
     pub fn slot(&self, slot: Slot) -> SlotState {
         self.slots.get(slot)
+    }
+
+    /// The bytes of a slot, past all locks: for a host that is in one turn with its memnode.
+    pub fn bytes(&self, slot: Slot) -> &[u8] {
+        self.slots.bytes(slot)
+    }
+
+    /// Changes a slot in use, as a minitransaction of one phase does that compares what `edit`
+    /// finds there: for a host that is in one turn with its memnode. Its length stays.
+    ///
+    /// # Panics
+    /// When anything is prepared: the slot might be locked.
+    pub fn edit<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut Bytes) -> R) -> R {
+        assert!(self.locks.is_empty(), "nothing is prepared");
+        self.slots.edit(slot, edit)
+    }
+
+    /// Changes a byte of a slot that no comparison covers: its sequence stays.
+    pub fn mark(&mut self, slot: Slot, at: usize, byte: u8) {
+        self.slots.mark(slot, at, byte);
     }
 
     /// The slots in use, fixed ones included.

@@ -35,6 +35,27 @@ impl Slots {
         self.states.get(index).cloned().unwrap_or_default()
     }
 
+    pub(crate) fn bytes(&self, slot: Slot) -> &[u8] {
+        let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
+        self.states.get(index).map_or(&[], |state| &state.bytes)
+    }
+
+    /// Changes the bytes of a slot in use, in place unless they are shared.
+    pub(crate) fn edit<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut Bytes) -> R) -> R {
+        let index = usize::try_from(slot.0).expect("a slot in use");
+        let state = &mut self.states[index];
+        let (edited, bytes) = (edit(&mut state.bytes), state.bytes.len());
+        assert!(bytes > 0, "{slot:?} stays in use");
+        state.sequence.0 += 1;
+        edited
+    }
+
+    /// Changes one byte, which no sequence covers.
+    pub(crate) fn mark(&mut self, slot: Slot, at: usize, byte: u8) {
+        let index = usize::try_from(slot.0).expect("a slot in use");
+        Bytes::make_mut(&mut self.states[index].bytes)[at] = byte;
+    }
+
     pub(crate) fn bytes_len(&self, slot: Slot) -> usize {
         let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
         self.states.get(index).map_or(0, |state| state.bytes.len())

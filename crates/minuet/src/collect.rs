@@ -210,8 +210,11 @@ fn sweep(transaction: &mut Transaction<'_>, memnode: MemnodeId, from: Slot) -> R
     let mut freed = 0;
     let pages = listed.slots.into_iter();
     for (slot, state) in pages.filter(|(slot, _)| slot.0 >= FIXED_SLOTS) {
-        if let Some(address) = garbage(memnode, slot, &state, &list) {
+        if let Some((address, body)) = garbage(memnode, slot, &state, &list) {
             transaction.free_listed(address, state);
+            if let Some(body) = body {
+                transaction.free_unchanged(body);
+            }
             freed += 1;
         }
     }
@@ -219,8 +222,14 @@ fn sweep(transaction: &mut Transaction<'_>, memnode: MemnodeId, from: Slot) -> R
     Ok(Done::Swept { next, freed })
 }
 
-/// The address of a page that no version has, nor ever will (MG1 never-again).
-fn garbage(memnode: MemnodeId, slot: Slot, state: &SlotState, list: &[Kept]) -> Option<Address> {
+/// The address of a page that no version has, nor ever will (MG1 never-again), and of a head's
+/// body.
+fn garbage(
+    memnode: MemnodeId,
+    slot: Slot,
+    state: &SlotState,
+    list: &[Kept],
+) -> Option<(Address, Option<Address>)> {
     let life = page::Life::of(&state.bytes)?;
     let copied = life.copied?;
     let first = list.partition_point(|kept| kept.view.snapshot < life.created);
@@ -232,9 +241,10 @@ fn garbage(memnode: MemnodeId, slot: Slot, state: &SlotState, list: &[Kept]) -> 
     let is_seen = list
         .get(first)
         .is_some_and(|kept| kept.view.snapshot.0 < last);
-    (!is_seen).then_some(Address {
+    let address = Address {
         memnode,
         slot,
         generation: life.generation,
-    })
+    };
+    (!is_seen).then_some((address, life.body))
 }

@@ -39,6 +39,10 @@ impl Database {
         &self.memnodes
     }
 
+    pub(crate) fn memnodes_mut(&mut self) -> &mut Embedded {
+        &mut self.memnodes
+    }
+
     /// Goes on with another proxy, which has another cache.
     #[cfg(test)]
     pub(crate) fn swap_proxy(&mut self, other: &mut Proxy) {

@@ -10,6 +10,7 @@
 //! | `transaction`, `job` | §2.2, §3 | dynamic transactions with dirty reads, and their commits |
 //! | `page`, `tree` | §2.3, §3, §4.1, §4.2 | nodes, and the operations on them |
 //! | `snapshot`, `service` | §4 | the tip, views, and who may share a snapshot |
+//! | `engine` | | all of it in one process, behind the contract of Pando's engines |
 //! | `retention`, `lease`, `collect` | §4.4 | which snapshots stay, and freeing what no version has |
 //!
 //! A [`Program`] is a function of a [`Transaction`]. It runs as often as it must, and counts once:
@@ -40,6 +41,7 @@
 
 mod collect;
 mod database;
+pub mod engine;
 mod error;
 mod fault;
 mod job;

@@ -25,6 +25,10 @@
 //! follow the child's address (memnode 2, slot 8, generation 8) and the suffix. In a leaf follow
 //! the length of the value (2), the suffix, the version (8), the value.
 //!
+//! The *head* of a large value is a page without cells, of height 255. Its created-at and copied-to
+//! say which versions have the value, as a node's do; at 24 to 41 is the address of the *body*, a
+//! slot that holds the value's bytes and never changes.
+//!
 //! A page covers the keys from its low fence up to, not including, its high fence. The first key of
 //! an inner node is its low fence.
 //!
@@ -34,9 +38,12 @@
 mod edit;
 mod node;
 
+use std::ops::Deref;
+
 use pando_memnode::{Address, Bytes, MemnodeId, Sequence, Slot};
 
 pub(crate) use edit::PageEdit;
+use node::encode_entry;
 pub(crate) use node::{Cell, CellBody, Node};
 
 use crate::SnapshotId;
@@ -66,6 +73,11 @@ const HIGH: usize = 38;
 const PREFIX: usize = 40;
 const COPIES: usize = 42;
 const COPIED: usize = 48;
+/// In a head, the body's address takes the place of what only nodes have.
+const BODY: usize = FLOOR;
+const _: () = assert!(BODY + ADDRESS_BYTES == COPIES);
+/// The height of a head.
+const HEAD_HEIGHT: u8 = u8::MAX;
 const _: () = assert!(COPIED + 8 * COPIES_MAX == HEADER_BYTES);
 
 const NO_HIGH: u16 = u16::MAX;
@@ -109,30 +121,58 @@ pub(crate) struct Life {
     pub(crate) generation: Sequence,
     pub(crate) created: SnapshotId,
     pub(crate) copied: Option<SnapshotId>,
+    /// Of the head of a large value, where its bytes are.
+    pub(crate) body: Option<Address>,
 }
 
 impl Life {
     /// Of the page that begins with these bytes, a header at least; none if they are of no page.
     pub(crate) fn of(bytes: &Bytes) -> Option<Self> {
         let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
-        let page = Page {
-            bytes: bytes.clone(),
-        };
+        let page = Page { bytes: &bytes[..] };
         is_page.then(|| Self {
             generation: page.generation(),
             created: page.created(),
             copied: page.copies().min(),
+            body: page.body(),
         })
     }
 }
 
-/// A page that is read. Its bytes are shared.
+/// The page of a head: a large value, which `body` holds, made at `created`.
+pub(crate) fn head(generation: Sequence, created: SnapshotId, body: Address) -> Bytes {
+    let mut page = vec![0; HEADER_BYTES];
+    page[0] = FORMAT;
+    page[HEIGHT] = HEAD_HEIGHT;
+    page[GENERATION..CREATED].copy_from_slice(&generation.0.to_le_bytes());
+    page[CREATED..BODY].copy_from_slice(&created.0.to_le_bytes());
+    page[BODY..COPIES].copy_from_slice(&encode_address(body));
+    page.into()
+}
+
+/// A page that is read. Its bytes are shared, or borrowed.
 #[derive(Clone, Debug)]
-pub(crate) struct Page {
-    bytes: Bytes,
+pub(crate) struct Page<B = Bytes> {
+    bytes: B,
+}
+
+impl<'a> Page<&'a [u8]> {
+    /// A page that a memnode has, where a pointer to it was found that is known to be right.
+    pub(crate) fn borrowed(bytes: &'a [u8]) -> Self {
+        debug_assert!(bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT);
+        Self { bytes }
+    }
 }
 
 impl Page {
+    /// Reads the head of a large value.
+    pub(crate) fn of_head(bytes: &Bytes) -> Option<Self> {
+        let page = Self {
+            bytes: bytes.clone(),
+        };
+        (bytes.len() == HEADER_BYTES && page.body().is_some()).then_some(page)
+    }
+
     /// Reads a page; `None` if the bytes are no page of this address and tree.
     pub(crate) fn parse(bytes: &Bytes, address: Address, tree: u32) -> Option<Self> {
         let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
@@ -141,7 +181,9 @@ impl Page {
         };
         (is_page && page.is_of(address) && u32_at(bytes, TREE) == tree).then_some(page)
     }
+}
 
+impl<B: Deref<Target = [u8]>> Page<B> {
     /// Whether the page was made for this use of its slot, not for a later one.
     fn is_of(&self, address: Address) -> bool {
         self.generation() == address.generation || planted(Fault::Generation)
@@ -197,7 +239,8 @@ impl Page {
         self.low() <= key && self.high().is_none_or(|high| key < high)
     }
 
-    fn prefix_len(&self) -> usize {
+    /// Bytes that all keys share.
+    pub(crate) fn prefix_len(&self) -> usize {
         usize::from(u16_at(&self.bytes, PREFIX))
     }
 
@@ -218,6 +261,10 @@ impl Page {
         self.heap() - self.directory() - 2 * self.count()
     }
 
+    pub(crate) fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes in use beyond the header and fences.
     pub(crate) fn used(&self) -> usize {
         self.bytes.len() - self.directory() - self.gap() - self.dead()
@@ -231,7 +278,8 @@ impl Page {
         self.height() == 0
     }
 
-    fn suffix(&self, index: usize) -> &[u8] {
+    /// What a cell's key has beyond them.
+    pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         let at = self.cell_at(index);
         let len = usize::from(u16_at(&self.bytes, at));
         let start = at + if self.is_leaf() { 4 } else { CHILD_CELL_BYTES };
@@ -241,6 +289,11 @@ impl Page {
     /// The key of a cell.
     pub(crate) fn key(&self, index: usize) -> Vec<u8> {
         [&self.low()[..self.prefix_len()], self.suffix(index)].concat()
+    }
+
+    /// Of the head of a large value, where its bytes are.
+    pub(crate) fn body(&self) -> Option<Address> {
+        (self.height() == HEAD_HEIGHT).then(|| decode_address(&self.bytes[BODY..]))
     }
 
     /// Where `key`, which the page covers, is, or would be.
@@ -278,6 +331,12 @@ impl Page {
         } else {
             self.high().map(<[u8]>::to_vec)
         }
+    }
+
+    /// Where the value of a leaf's cell begins.
+    pub(crate) fn value_at(&self, index: usize) -> usize {
+        let at = self.cell_at(index);
+        at + LEAF_CELL_BYTES + usize::from(u16_at(&self.bytes, at))
     }
 
     /// Version and value of a leaf's cell.

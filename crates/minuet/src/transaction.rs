@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pando_memnode::{Address, Bytes, CoordinatorId, MemnodeId, Slot, SlotState};
+use pando_memnode::{Address, Bytes, CoordinatorId, MemnodeId, Sequence, Slot, SlotState};
 
 use crate::error::{Error, Stop};
 use crate::fault::{Fault, planted};
@@ -297,6 +297,25 @@ impl<'a> Transaction<'a> {
             "what is written was read"
         );
         self.sets.writes.insert(address, Written::Bytes(bytes));
+    }
+
+    /// Writes a slot that was allocated and will hold no page.
+    pub(crate) fn put_bytes(&mut self, address: Address, bytes: Bytes) {
+        debug_assert!(self.is_allocated(address));
+        self.sets.writes.insert(address, Written::Bytes(bytes));
+    }
+
+    /// Frees a slot that was written once, when it was allocated.
+    pub(crate) fn free_unchanged(&mut self, address: Address) {
+        if self.is_allocated(address) {
+            self.sets.writes.remove(&address);
+            return;
+        }
+        let state = SlotState {
+            sequence: Sequence(address.generation.0 + 1),
+            bytes: Bytes::default(),
+        };
+        self.free_listed(address, state);
     }
 
     /// The slots in use at a memnode among some from `from`, each as it is at some time.

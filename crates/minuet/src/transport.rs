@@ -43,6 +43,11 @@ impl Embedded {
     pub fn memnodes(&self) -> &[Memnode] {
         &self.memnodes
     }
+
+    /// A memnode, to be changed in one turn with it.
+    pub(crate) fn memnode_mut(&mut self, memnode: MemnodeId) -> &mut Memnode {
+        &mut self.memnodes[usize::from(memnode.0)]
+    }
 }
 
 impl Transport for Embedded {

@@ -6,6 +6,7 @@
 //! | GET, scans | `read` | §2.3 |
 //! | copy-on-write, PUT, splits | `write` | §4.1 |
 //! | removal, merges | `remove` | |
+//! | large values | `large` | |
 //! | snapshots | `create_snapshot` | Figure 6 |
 //! | what differs between two versions | `diff` | |
 //! | what one version changed, done to the tip | `merge` | |
@@ -32,6 +33,7 @@
 //!   finds out by the address's generation, or by the note.
 
 mod diff;
+mod large;
 mod merge;
 mod read;
 mod remove;
@@ -46,6 +48,7 @@ use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
 
 pub use diff::{Change, Diffed};
+pub(crate) use large::{body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};
 

@@ -7,7 +7,7 @@ use pando_memnode::{Address, Bytes, Piece, Sequence};
 
 use super::{
     CHILD_CELL_BYTES, COPIED, COPIES, COPIES_MAX, COUNT, CREATED, Cell, CellBody, DEAD, FLOOR,
-    GENERATION, HEAP, LEAF_CELL_BYTES, Node, Page, encode_address,
+    GENERATION, HEAP, LEAF_CELL_BYTES, Node, Page, encode_address, encode_entry,
 };
 use crate::SnapshotId;
 
@@ -52,23 +52,31 @@ impl PageEdit {
         self.pieces.as_deref()
     }
 
-    fn apply(&mut self, piece: Piece) {
-        piece.apply(Bytes::make_mut(&mut self.page.bytes));
-        if let Some(pieces) = &mut self.pieces {
-            pieces.push(piece);
-        }
+    /// The page's bytes, to be changed in place: nobody else has them.
+    pub(crate) fn in_place<R>(bytes: &mut Bytes, edit: impl FnOnce(&mut Self) -> R) -> R {
+        let mut whole = Self::whole(std::mem::take(bytes));
+        let edited = edit(&mut whole);
+        *bytes = whole.page.bytes;
+        edited
     }
 
     fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.apply(Piece::Bytes {
-            at: at as u32,
-            bytes: bytes.into(),
-        });
+        Bytes::make_mut(&mut self.page.bytes)[at..at + bytes.len()].copy_from_slice(bytes);
+        if let Some(pieces) = &mut self.pieces {
+            pieces.push(Piece::Bytes {
+                at: at as u32,
+                bytes: bytes.into(),
+            });
+        }
     }
 
     fn shift(&mut self, from: usize, to: usize, len: usize) {
-        if len > 0 {
-            self.apply(Piece::Move {
+        if len == 0 {
+            return;
+        }
+        Bytes::make_mut(&mut self.page.bytes).copy_within(from..from + len, to);
+        if let Some(pieces) = &mut self.pieces {
+            pieces.push(Piece::Move {
                 from: from as u32,
                 to: to as u32,
                 len: len as u32,
@@ -140,6 +148,24 @@ impl PageEdit {
     /// Adds a cell at its place.
     pub(crate) fn insert(&mut self, index: usize, cell: &Cell) -> Result<(), NoRoom> {
         let cell = cell.encode(self.page.prefix_len());
+        self.insert_encoded(index, &cell)
+    }
+
+    /// Adds an entry to a leaf.
+    pub(crate) fn insert_entry(
+        &mut self,
+        index: usize,
+        key: &[u8],
+        version: u64,
+        value: &[u8],
+    ) -> Result<(), NoRoom> {
+        let suffix = &key[self.page.prefix_len()..];
+        let mut cell = Vec::with_capacity(LEAF_CELL_BYTES + suffix.len() + value.len());
+        encode_entry(&mut cell, suffix, version, value);
+        self.insert_encoded(index, &cell)
+    }
+
+    fn insert_encoded(&mut self, index: usize, cell: &[u8]) -> Result<(), NoRoom> {
         if self.page.gap() < cell.len() + 2 {
             return Err(NoRoom);
         }
@@ -147,7 +173,7 @@ impl PageEdit {
         let at = self.page.directory() + 2 * index;
         self.shift(at, at + 2, 2 * (count - index));
         self.put(COUNT, &(count as u16 + 1).to_le_bytes());
-        let heap = self.push_cell(&cell);
+        let heap = self.push_cell(cell);
         self.put(at, &(heap as u16).to_le_bytes());
         Ok(())
     }

@@ -26,17 +26,15 @@ impl Cell {
     /// Its bytes in a page whose keys share `prefix` bytes, without the directory's.
     pub(super) fn encode(&self, prefix: usize) -> Vec<u8> {
         let suffix = &self.key[prefix..];
-        let mut bytes = (suffix.len() as u16).to_le_bytes().to_vec();
+        let mut bytes = Vec::new();
         match &self.body {
             CellBody::Child(address) => {
+                bytes.extend((suffix.len() as u16).to_le_bytes());
                 bytes.extend(encode_address(*address));
                 bytes.extend(suffix);
             }
             CellBody::Entry { version, value } => {
-                bytes.extend((value.len() as u16).to_le_bytes());
-                bytes.extend(suffix);
-                bytes.extend(version.to_le_bytes());
-                bytes.extend(value);
+                encode_entry(&mut bytes, suffix, *version, value);
             }
         }
         bytes
@@ -51,6 +49,15 @@ impl Cell {
                 CellBody::Entry { value, .. } => LEAF_CELL_BYTES + value.len(),
             }
     }
+}
+
+/// The bytes of a leaf's cell.
+pub(super) fn encode_entry(out: &mut Vec<u8>, suffix: &[u8], version: u64, value: &[u8]) {
+    out.extend((suffix.len() as u16).to_le_bytes());
+    out.extend((value.len() as u16).to_le_bytes());
+    out.extend(suffix);
+    out.extend(version.to_le_bytes());
+    out.extend(value);
 }
 
 /// A node taken apart.

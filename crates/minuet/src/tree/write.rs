@@ -43,6 +43,18 @@ impl TreeId {
         key: &[u8],
         value: &[u8],
     ) -> Result<u64, Stop> {
+        self.put_version(transaction, view, key, value, None)
+    }
+
+    /// Writes a key. Its version is the one that is given, which its host has drawn, or follows.
+    pub(crate) fn put_version(
+        self,
+        transaction: &mut Transaction<'_>,
+        view: View,
+        key: &[u8],
+        value: &[u8],
+        version: Option<u64>,
+    ) -> Result<u64, Stop> {
         let key = self.key(key, transaction)?;
         let max = transaction.config().value_bytes_max();
         if value.len() > max {
@@ -57,7 +69,7 @@ impl TreeId {
         let page = leaf.page.page();
         let found = page.find(&key);
         let old = found.map_or(0, |index| page.entry(index).0);
-        let version = old.max(page.floor()) + 1;
+        let version = version.unwrap_or(old.max(page.floor()) + 1);
         let body = CellBody::Entry {
             version,
             value: value.to_vec(),

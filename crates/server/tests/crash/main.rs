@@ -100,6 +100,8 @@ struct Rounds {
     folder: Folder,
     /// Of an engine that keeps its data in a pool of shared memory.
     pool: Option<PoolFile>,
+    /// Otherwise, which engine.
+    engine: &'static str,
     random: fastrand::Rng,
     judgement: Judgement,
     states: Vec<State>,
@@ -115,6 +117,7 @@ impl Rounds {
         Self {
             folder: Folder::new(),
             pool: None,
+            engine: "masstree",
             random: fastrand::Rng::with_seed(seed),
             judgement,
             states: vec![State::default(); WRITERS.len()],
@@ -140,6 +143,7 @@ impl Rounds {
             flags.extend(["--pmem-size".into(), "128mb".into()]);
             return Server::start(&self.folder.path().join("data"), &flags);
         }
+        flags.extend(["--engine".into(), self.engine.into()]);
         flags.extend(["--checkpoint-log-size".into(), "2mb".into()]);
         flags.extend(["--log-segment-size".into(), "1mb".into()]);
         for directory in 0..random.usize(..3) {
@@ -327,6 +331,14 @@ fn variable(name: &str, default: u64) -> u64 {
 #[test]
 fn what_was_promised_survives_a_kill() {
     survives(|seed| Rounds::new(seed, FAIR));
+}
+
+#[test]
+fn what_was_promised_survives_a_kill_on_pages() {
+    survives(|seed| Rounds {
+        engine: "minuet",
+        ..Rounds::new(seed, FAIR)
+    });
 }
 
 #[test]

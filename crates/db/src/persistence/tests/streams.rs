@@ -190,8 +190,13 @@ fn portions_in_a_snapshot_are_a_dump_of_its_moment() {
             other.line("HSET h f changed");
         });
         assert!(portions > 6, "{engine:?}: {portions}");
-        // A hole costs nothing.
-        assert!(stream.len() < 2_000_000, "{}", stream.len());
+        // A hole costs nothing, unless large values are in one piece.
+        let bytes_max = if engine == EngineKind::Minuet {
+            5_000_000
+        } else {
+            2_000_000
+        };
+        assert!(stream.len() < bytes_max, "{}", stream.len());
         assert!(picture(&loaded(&stream).database) == expected, "{engine:?}");
     }
 }

@@ -1,0 +1,386 @@
+//! A thread's session.
+
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pando_engine::mark::MARK_MAX;
+use pando_engine::{
+    CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, Point, Probe, Restore, Snapshot,
+    TreeId, ValueRef, ValueVersion, sweep_in_order,
+};
+use pando_memnode::limits::SLOT_BYTES_MAX;
+
+use super::place::Place;
+use super::value::{deadline_of, encode};
+use super::walk::{Found, Marked, Scan};
+use super::{Minuet, State};
+
+/// A session of the engine; dropping it frees its place.
+pub struct MinuetSession {
+    pub(super) engine: Arc<Minuet>,
+    /// A value that is being written, as it is stored.
+    stored: Vec<u8>,
+    /// See [`Self::take_refusal`].
+    refused: bool,
+}
+
+/// What an update does.
+enum Change<'d> {
+    Keep,
+    Put(ValueVersion, NewValue<'d>),
+    Remove(ValueVersion),
+}
+
+/// Bytes of [`MinuetSession::stored`] that are kept from one write to the next.
+const STORED_BYTES_KEPT: usize = 1 << 16;
+
+impl MinuetSession {
+    pub(super) fn new(engine: Arc<Minuet>) -> Self {
+        Self {
+            engine,
+            stored: Vec::new(),
+            refused: false,
+        }
+    }
+
+    /// Whether a write since the last call was of a value that no slot holds. It changed nothing.
+    #[inline]
+    pub fn take_refusal(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+}
+
+impl Drop for MinuetSession {
+    fn drop(&mut self) {
+        self.engine.sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for MinuetSession {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MinuetSession")
+            .finish_non_exhaustive()
+    }
+}
+
+/// Shows what was found, or nothing, to `read`; also returns the mark that it left, if another.
+fn show<R>(
+    found: Option<&Found<'_>>,
+    read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+) -> (R, Option<u8>) {
+    match found {
+        Some(found) => found.show(|value| read(Some(value))),
+        None => (read(None), None),
+    }
+}
+
+impl State {
+    /// The version that a key has now, as a value or as a removed one.
+    fn last_version(&self, found: Option<&Found<'_>>, place: &Place<'_>) -> Option<ValueVersion> {
+        match found {
+            Some(found) => Some(ValueVersion::from_bits(found.version)),
+            None if self.graves.count() == 0 => None,
+            None => self.graves.version(&place.whole()),
+        }
+    }
+
+    /// Makes a change, and keeps the images, counts and graves right.
+    fn apply(
+        &mut self,
+        (key, place): (Key<'_>, &Place<'_>),
+        version: ValueVersion,
+        stored: Option<&[u8]>,
+        is_remembered: bool,
+    ) {
+        let spot = self.spot(self.tip, place.entry());
+        let old = self.found_at(spot, place);
+        let was = old.map(|old| (old.version, old.stored.len()));
+        if let Some(stored) = stored {
+            self.put((key, place), spot, version, stored);
+            if self.graves.count() > 0 {
+                self.graves.rise(&place.whole());
+            }
+            self.count(key.tree, was.is_none(), false);
+        } else {
+            if was.is_some() {
+                self.remove((key, place), spot, version);
+            }
+            self.count(key.tree, false, was.is_some());
+            if is_remembered {
+                self.graves.bury(&place.whole(), version);
+            }
+        }
+        if let Some((version, bytes)) = was {
+            let version = ValueVersion::from_bits(version);
+            self.images.note(version, key.bytes.len() + bytes);
+        }
+    }
+}
+
+impl Point for MinuetSession {
+    fn pin(&mut self) {}
+
+    fn unpin(&mut self) {}
+
+    fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
+        key.check();
+        let place = Place::of(key);
+        let state = self.engine.read();
+        let is_live = state.is_live(key.tree);
+        let found = is_live.then(|| state.find(state.tip, &place)).flatten();
+        let version = found.map(|found| found.version);
+        let (shown, mark) = show(found.as_ref(), read);
+        drop(state);
+        if let (Some(mark), Some(version)) = (mark, version) {
+            let marked = vec![(place.whole().into_owned(), version, mark)];
+            self.engine.write().set_marks(marked);
+        }
+        shown
+    }
+
+    fn warm(&mut self, _: &[Key<'_>]) {}
+
+    fn probe(&mut self, key: Key<'_>) -> Probe {
+        key.check();
+        let place = Place::of(key);
+        let state = self.engine.read();
+        let is_live = state.is_live(key.tree);
+        let found = is_live.then(|| state.find(state.tip, &place)).flatten();
+        match found {
+            Some(found) => Probe::Present {
+                version: ValueVersion::from_bits(found.version),
+                deadline: deadline_of(found.stored),
+            },
+            None => match state.graves.version(&place.whole()) {
+                Some(version) => Probe::Removed(version),
+                None => Probe::Absent,
+            },
+        }
+    }
+
+    fn update<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        key.check();
+        let place = Place::of(key);
+        let Self {
+            engine,
+            stored,
+            refused,
+        } = self;
+        let clock = &engine.clock;
+        let mut state = engine.write();
+        if !state.is_live(key.tree) {
+            // The write is lost, but its closure may carry a result out.
+            decide(None);
+            return None;
+        }
+        let found = state.find(state.tip, &place);
+        let last = state.last_version(found.as_ref(), &place);
+        let mut is_remembered = true;
+        let (change, mark) = show(found.as_ref(), |old| match decide(old) {
+            Decision::Keep => Change::Keep,
+            Decision::Remove => match old {
+                None => Change::Keep,
+                Some(old) => {
+                    let forgotten = clock.forget(old.version);
+                    is_remembered = forgotten.is_none();
+                    Change::Remove(forgotten.unwrap_or_else(|| clock.draw(last)))
+                }
+            },
+            Decision::Write(new) => {
+                new.body.check();
+                Change::Put(clock.draw(last), new)
+            }
+        });
+        let (version, new) = match &change {
+            Change::Keep => {
+                if let (Some(mark), Some(found)) = (mark, found) {
+                    let mark_at = found.mark_at;
+                    state.set_mark(mark_at, mark);
+                }
+                return None;
+            }
+            Change::Put(version, new) => {
+                stored.clear();
+                encode(stored, &new.view(*version), new.mark.min(MARK_MAX));
+                if stored.len() > SLOT_BYTES_MAX {
+                    *refused = true;
+                    return None;
+                }
+                (*version, Some(new.view(*version)))
+            }
+            Change::Remove(version) => (*version, None),
+        };
+        // Nothing can fail from here on, and the old value is still where it was.
+        show(found.as_ref(), |old| {
+            hook.committed(key, old, new, version);
+        });
+        let stored_now = new.is_some().then_some(&stored[..]);
+        state.apply((key, &place), version, stored_now, is_remembered);
+        if stored.capacity() > STORED_BYTES_KEPT {
+            *stored = Vec::new();
+        }
+        Some(version)
+    }
+
+    fn sample<R>(
+        &mut self,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        self.sample_in(None, tree, random, read)
+    }
+
+    fn sweep(
+        &mut self,
+        tree: TreeId,
+        hand: &mut Hand,
+        steps: usize,
+        visit: impl FnMut(&[u8], ValueRef<'_>),
+    ) -> bool {
+        sweep_in_order(self, tree, hand, steps, visit)
+    }
+
+    fn maintain(&mut self, steps: usize) -> usize {
+        let mut state = self.engine.write();
+        let clock = &self.engine.clock;
+        let purged = state.graves.purge(clock.horizon(), steps);
+        let freed = state.free_dropped(steps - purged);
+        let collected = state.collect(steps - purged - freed);
+        purged + freed + collected
+    }
+}
+
+impl Restore for MinuetSession {
+    fn restore(
+        &mut self,
+        key: Key<'_>,
+        version: ValueVersion,
+        value: Option<NewValue<'_>>,
+    ) -> bool {
+        key.check();
+        if let Some(value) = &value {
+            value.body.check();
+        }
+        let place = Place::of(key);
+        let mut state = self.engine.write();
+        let found = state.find(state.tip, &place);
+        let last = state.last_version(found.as_ref(), &place);
+        if !state.is_live(key.tree) || last.is_some_and(|last| last >= version) {
+            return false;
+        }
+        self.stored.clear();
+        if let Some(value) = &value {
+            let mark = value.mark.min(MARK_MAX);
+            encode(&mut self.stored, &value.view(version), mark);
+            if self.stored.len() > SLOT_BYTES_MAX {
+                self.refused = true;
+                return false;
+            }
+        }
+        let stored = value.is_some().then_some(&self.stored[..]);
+        state.apply((key, &place), version, stored, true);
+        true
+    }
+}
+
+impl MinuetSession {
+    /// Picks a key of a tree, as it is now or was at a snapshot.
+    pub(super) fn sample_in<R>(
+        &mut self,
+        at: Option<Snapshot>,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        let state = self.engine.read();
+        if !state.is_live(tree) {
+            return read(None);
+        }
+        let view = state.view(at);
+        let mut marked: Vec<Marked> = Vec::new();
+        let shown = state.sample(view, tree, random, |found| match found {
+            None => read(None),
+            Some((key, found)) => {
+                let (shown, mark) = found.show(|value| read(Some((key, value))));
+                note_mark(&mut marked, (tree, key), found, mark);
+                shown
+            }
+        });
+        drop(state);
+        self.leave_marks(at, marked);
+        shown
+    }
+
+    /// Shows the entries of a tree in order, those of a leaf in one turn.
+    pub(super) fn run(
+        &mut self,
+        at: Option<Snapshot>,
+        (tree, from): (TreeId, Bound<&[u8]>),
+        way: Direction,
+        mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        let mut scan = Scan::new(tree, from, way);
+        while scan.has_more() {
+            let state = self.engine.read();
+            if !state.is_live(tree) {
+                return;
+            }
+            let mut marked = Vec::new();
+            scan.step(&state, state.view(at), &mut |key, found| {
+                let (shown, mark) = found.show(|value| visit(key, value));
+                note_mark(&mut marked, (tree, key), found, mark);
+                shown
+            });
+            drop(state);
+            self.leave_marks(at, marked);
+        }
+    }
+
+    /// Readers of a snapshot leave no marks: what they read may be shared with the present.
+    fn leave_marks(&self, at: Option<Snapshot>, marked: Vec<Marked>) {
+        if at.is_none() && !marked.is_empty() {
+            self.engine.write().set_marks(marked);
+        }
+    }
+}
+
+fn note_mark(
+    marked: &mut Vec<Marked>,
+    (tree, key): (TreeId, &[u8]),
+    found: &Found<'_>,
+    mark: Option<u8>,
+) {
+    if let Some(mark) = mark {
+        let whole = [&tree.0.to_be_bytes()[..], key].concat();
+        marked.push((whole, found.version, mark));
+    }
+}
+
+impl Ordered for MinuetSession {
+    fn scan(
+        &mut self,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
+    ) {
+        self.run(None, (tree, from), direction, visit);
+    }
+
+    fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+        let state = self.engine.read();
+        if !state.is_live(tree) {
+            return Vec::new();
+        }
+        state.boundaries(state.tip, tree, parts)
+    }
+}

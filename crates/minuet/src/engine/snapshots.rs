@@ -1,0 +1,131 @@
+//! Snapshots: the tree's own, each with a name while it is there, so that the collection keeps it.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
+
+use pando_engine::{
+    Direction, Images, Key, LogEpoch, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots,
+    TreeId, ValueRef, ValueVersion,
+};
+
+use super::place::Place;
+use super::{Minuet, MinuetSession, State, read_tip};
+use crate::snapshot::View;
+use crate::tree::create_snapshot;
+
+/// The name of an epoch's snapshot.
+fn name_of(snapshot: Snapshot) -> Vec<u8> {
+    format!("epoch {}", snapshot.epoch().0).into_bytes()
+}
+
+impl State {
+    /// The version of the tree that is read: a snapshot's, or the tip.
+    pub(super) fn view(&self, at: Option<Snapshot>) -> View {
+        at.map_or(self.tip, |at| {
+            *self.frozen.get(&at).expect("it is not released")
+        })
+    }
+}
+
+impl Minuet {
+    /// After a snapshot came or went, under the lock of `state`.
+    fn note_frozen(&self, state: &State) {
+        let newest = state.frozen.keys().next_back();
+        let newest = newest.map_or(0, |newest| newest.epoch().0);
+        self.newest_frozen.store(newest, Ordering::Release);
+    }
+}
+
+impl Snapshots for Minuet {
+    fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
+        assert!(epoch < self.clock.current() && self.clock.is_above_all());
+        let mut state = self.write();
+        SnapshotLimit::check(state.frozen.len())?;
+        let snapshot = Snapshot::of_epoch(epoch);
+        state.images.freeze(snapshot);
+        let name = name_of(snapshot);
+        let view = state.run(|transaction| {
+            let made = create_snapshot(transaction)?;
+            transaction.name_snapshot(made.snapshot(), &name)?;
+            Ok(made)
+        });
+        state.tip = state.run(read_tip);
+        state.frozen.insert(snapshot, view);
+        self.note_frozen(&state);
+        Ok(snapshot)
+    }
+
+    fn release(&self, snapshot: Snapshot) {
+        let mut state = self.write();
+        let released = state.frozen.remove(&snapshot);
+        assert!(released.is_some(), "released twice");
+        state.images.release(snapshot);
+        let name = name_of(snapshot);
+        state.run(|transaction| transaction.unname_snapshot(&name));
+        state.collecting.note_released();
+        self.note_frozen(&state);
+    }
+
+    fn is_unsettled(&self) -> bool {
+        false
+    }
+
+    fn settle(&self) {}
+
+    fn keeps(&self, version: ValueVersion) -> bool {
+        // Acquire: pairs with the store in `note_frozen`. No lock: a writer asks in its closure.
+        version.epoch().0 <= self.newest_frozen.load(Ordering::Acquire)
+    }
+
+    fn images(&self, snapshot: Snapshot) -> Images {
+        self.read().images.of(snapshot)
+    }
+
+    fn image_trees(&self) -> Vec<TreeId> {
+        Vec::new()
+    }
+}
+
+impl ReadAt for MinuetSession {
+    fn get_at<R>(
+        &mut self,
+        at: Snapshot,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        key.check();
+        let place = Place::of(key);
+        let state = self.engine.read();
+        let is_live = state.is_live(key.tree);
+        let found = is_live.then(|| state.find(state.view(Some(at)), &place));
+        match found.flatten() {
+            Some(found) => found.show(|value| read(Some(value))).0,
+            None => read(None),
+        }
+    }
+
+    fn sample_at<R>(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        random: u64,
+        read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
+    ) -> R {
+        self.sample_in(Some(at), tree, random, read)
+    }
+}
+
+impl OrderedAt for MinuetSession {
+    fn scan_at(
+        &mut self,
+        at: Snapshot,
+        tree: TreeId,
+        from: Bound<&[u8]>,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
+    ) {
+        self.run(Some(at), (tree, from), direction, |key, value| {
+            visit(key, Some(value))
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! How a value lies in an entry of a leaf, or in a body.
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 1 | bits 0 to 2 the form; 3 a deadline, 4 flags, 5 an encoding, 6 a cas token, 7 a type follow |
+//! | 1 | the access mark |
+//! | 8 | the deadline, if any |
+//! | 4 | memcached's flags, if any |
+//! | 1 | what OBJECT ENCODING remembers, if anything |
+//! | 8 | memcached's cas token, if a client chose it |
+//! | 1 | the type of a row that is no hash |
+//! | | the content |
+//!
+//! | form | content |
+//! |---|---|
+//! | 0 | a string, in one piece whatever its length |
+//! | 1 | a packed row |
+//! | 2 | a wide row: for each field 4 bytes for the length of its name, 4 for that of its value, both |
+//! | 6 | in an entry: the address of the head of a large value, which has this layout too |
+//! | 7 | in an entry: the address of the head of a bundle (`bundle`) |
+//!
+//! The version is the entry's. All numbers are little-endian.
+
+use std::num::NonZero;
+use std::sync::atomic::AtomicU32;
+
+use pando_engine::mark::with_mark;
+use pando_engine::{
+    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, RowTag, StringRef,
+    ValueRef, ValueVersion,
+};
+use pando_memnode::Address;
+
+use crate::page::{decode_address, encode_address};
+
+const STRING: u8 = 0;
+const PACKED: u8 = 1;
+const WIDE: u8 = 2;
+const LARGE: u8 = 6;
+const BUNDLE: u8 = 7;
+const FORM: u8 = 0b111;
+
+const HAS_DEADLINE: u8 = 1 << 3;
+const HAS_FLAGS: u8 = 1 << 4;
+const HAS_ENCODING: u8 = 1 << 5;
+const HAS_TOKEN: u8 = 1 << 6;
+const HAS_TYPE: u8 = 1 << 7;
+
+/// Where the access mark is.
+pub(super) const MARK: usize = 1;
+/// Bytes before what may be absent.
+const HEADER_BYTES: usize = 2;
+
+/// What an entry of a leaf holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stored<'s> {
+    /// The value itself.
+    Inline(&'s [u8]),
+    /// The head of a large value.
+    Large(Address),
+    /// The head of a bundle.
+    Bundle(Address),
+}
+
+impl<'s> Stored<'s> {
+    /// Reads what an entry holds.
+    pub(super) fn of(bytes: &'s [u8]) -> Self {
+        match bytes[0] & FORM {
+            LARGE => Self::Large(decode_address(&bytes[HEADER_BYTES..])),
+            BUNDLE => Self::Bundle(decode_address(&bytes[HEADER_BYTES..])),
+            _ => Self::Inline(bytes),
+        }
+    }
+
+    /// The head that it leads to.
+    pub(super) fn head(self) -> Option<Address> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Large(head) | Self::Bundle(head) => Some(head),
+        }
+    }
+}
+
+/// What an entry holds for a large value.
+pub(super) fn large(head: Address, mark: u8) -> Vec<u8> {
+    [&[LARGE, mark][..], &encode_address(head)].concat()
+}
+
+/// What an entry holds for a bundle.
+pub(super) fn bundle(head: Address) -> Vec<u8> {
+    [&[BUNDLE, 0][..], &encode_address(head)].concat()
+}
+
+/// Writes a value as it is stored. O(size).
+pub(super) fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, mark: u8) {
+    let Attributes {
+        deadline,
+        flags,
+        encoding,
+        token,
+    } = value.attributes;
+    let form = match value.body {
+        BodyRef::String(_) => STRING,
+        BodyRef::Row(_, HashRef::Packed(_)) => PACKED,
+        BodyRef::Row(_, HashRef::Wide(_)) => WIDE,
+    };
+    let row = match value.body {
+        BodyRef::String(_) | BodyRef::Row(RowTag::Hash, _) => None,
+        BodyRef::Row(tag, _) => Some(tag),
+    };
+    let has = |bit, is_there| if is_there { bit } else { 0 };
+    let meta = form
+        | has(HAS_DEADLINE, deadline.is_some())
+        | has(HAS_FLAGS, flags != 0)
+        | has(HAS_ENCODING, encoding != 0)
+        | has(HAS_TOKEN, token.is_some())
+        | has(HAS_TYPE, row.is_some());
+    out.extend_from_slice(&[meta, mark]);
+    if let Some(deadline) = deadline {
+        out.extend_from_slice(&deadline.0.to_le_bytes());
+    }
+    if flags != 0 {
+        out.extend_from_slice(&flags.to_le_bytes());
+    }
+    if encoding != 0 {
+        out.push(encoding);
+    }
+    if let Some(token) = token {
+        out.extend_from_slice(&token.get().to_le_bytes());
+    }
+    if let Some(tag) = row {
+        out.push(tag as u8);
+    }
+    match value.body {
+        BodyRef::String(string) => push_all(out, string),
+        BodyRef::Row(_, HashRef::Packed(block)) => out.extend_from_slice(block),
+        BodyRef::Row(_, hash) => {
+            for (field, value) in hash.iter() {
+                for bytes in [field.len(), value.len()] {
+                    out.extend_from_slice(&(bytes as u32).to_le_bytes());
+                }
+                out.extend_from_slice(field);
+                push_all(out, value);
+            }
+        }
+    }
+}
+
+fn push_all(out: &mut Vec<u8>, string: StringRef<'_>) {
+    string.for_each_piece(0..string.len(), |piece| out.extend_from_slice(piece));
+}
+
+/// Takes the next bytes off.
+fn take<const N: usize>(stored: &mut &[u8]) -> [u8; N] {
+    let (taken, rest) = stored.split_first_chunk().expect("a whole value");
+    *stored = rest;
+    *taken
+}
+
+/// The attributes of a stored value, and what follows them.
+fn attributes_of(stored: &[u8]) -> (Attributes, &[u8]) {
+    let meta = stored[0];
+    let mut rest = &stored[HEADER_BYTES..];
+    let mut attributes = Attributes::default();
+    if meta & (HAS_DEADLINE | HAS_FLAGS | HAS_ENCODING | HAS_TOKEN) == 0 {
+        return (attributes, rest);
+    }
+    if meta & HAS_DEADLINE != 0 {
+        attributes.deadline = Some(Deadline(u64::from_le_bytes(take(&mut rest))));
+    }
+    if meta & HAS_FLAGS != 0 {
+        attributes.flags = u32::from_le_bytes(take(&mut rest));
+    }
+    if meta & HAS_ENCODING != 0 {
+        attributes.encoding = take::<1>(&mut rest)[0];
+    }
+    if meta & HAS_TOKEN != 0 {
+        attributes.token = NonZero::new(u64::from_le_bytes(take(&mut rest)));
+    }
+    (attributes, rest)
+}
+
+/// The deadline of a stored value.
+pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
+    attributes_of(stored).0.deadline
+}
+
+/// Shows a stored value to `read`, with its mark. Returns what `read` returns, and the mark that it
+/// left, if that is another. O(1), and O(size) for a large hash.
+pub(super) fn show<R>(
+    stored: &[u8],
+    version: u64,
+    mark: u8,
+    read: impl FnOnce(ValueRef<'_>) -> R,
+) -> (R, Option<u8>) {
+    let (attributes, mut content) = attributes_of(stored);
+    let tag = if stored[0] & HAS_TYPE == 0 {
+        RowTag::Hash
+    } else {
+        RowTag::of_number(take::<1>(&mut content)[0]).expect("the type of a row")
+    };
+    let wide;
+    let body = match stored[0] & FORM {
+        STRING => BodyRef::String(StringRef::Flat(content)),
+        PACKED => BodyRef::Row(tag, HashRef::Packed(content)),
+        _ => {
+            wide = row_of(tag, content);
+            wide.as_ref()
+        }
+    };
+    let word = AtomicU32::new(with_mark(0, mark));
+    let shown = read(ValueRef {
+        version: ValueVersion::from_bits(version),
+        attributes,
+        body,
+        mark: AccessMark::of(&word),
+    });
+    let left = AccessMark::of(&word).get();
+    (shown, (left != mark).then_some(left))
+}
+
+/// The row that these fields make.
+fn row_of(tag: RowTag, mut content: &[u8]) -> Body<'static> {
+    let mut draft = HashDraft::new(None);
+    while !content.is_empty() {
+        let name = u32::from_le_bytes(take(&mut content)) as usize;
+        let value = u32::from_le_bytes(take(&mut content)) as usize;
+        let (field, rest) = content.split_at(name);
+        let (value, rest) = rest.split_at(value);
+        draft.set(field, value);
+        content = rest;
+    }
+    draft.finish_as(tag)
+}

@@ -1,0 +1,60 @@
+//! Large values, in slots of their own.
+//!
+//! A large value is a *head* and a *body* at one memnode. An entry of a leaf holds the head's
+//! address, however its owner writes that. The body never changes, so whoever has the address may
+//! keep its bytes. The head's created-at and copied-to say which versions have the value, as those
+//! of a node do: it is made in the version that is written, and whoever takes its address out of a
+//! leaf frees both if they were made in this version, or else notes in the head that this version
+//! does not have it any more (MB3 old-nodes-say-so). So the collection frees values as it does
+//! nodes.
+
+use pando_memnode::{Address, Bytes};
+
+use crate::error::{Error, Stop};
+use crate::page::{self, HEADER_BYTES, Page, PageEdit};
+use crate::snapshot::View;
+use crate::transaction::Transaction;
+
+/// Writes a large value, and returns its head's address.
+pub(crate) fn store(
+    transaction: &mut Transaction<'_>,
+    view: View,
+    bytes: &Bytes,
+) -> Result<Address, Stop> {
+    debug_assert!(view.tip && !bytes.is_empty());
+    let place = transaction.place();
+    let (head, body) = (transaction.allocate(place)?, transaction.allocate(place)?);
+    let page = page::head(head.generation, view.snapshot, body);
+    transaction.put_page(head, PageEdit::whole(page));
+    transaction.put_bytes(body, bytes.clone());
+    Ok(head)
+}
+
+/// Takes a large value out of the version that is written: nothing there leads to it any more.
+pub(crate) fn retire(
+    transaction: &mut Transaction<'_>,
+    view: View,
+    head: Address,
+) -> Result<(), Stop> {
+    let bytes = transaction.read(head)?;
+    let life = page::Life::of(&bytes).ok_or(Stop::Conflict)?;
+    let body = life.body.ok_or(Stop::Conflict)?;
+    if life.generation != head.generation {
+        return Err(Stop::Conflict);
+    }
+    if life.created == view.snapshot {
+        transaction.free(head);
+        transaction.free_unchanged(body);
+        return Ok(());
+    }
+    let page = Page::of_head(&bytes).ok_or(Error::Refused)?;
+    let mut edit = transaction.take_page(head, page);
+    edit.note_copy(view.snapshot);
+    transaction.put_page(head, edit);
+    Ok(())
+}
+
+/// Where the bytes of the large value are whose head this is.
+pub(crate) fn body_of(head: &[u8]) -> Option<Address> {
+    (head.len() == HEADER_BYTES).then(|| Page::borrowed(head).body())?
+}
