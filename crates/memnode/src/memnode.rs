@@ -213,6 +213,11 @@ impl Memnode {
         self.slots.get(slot)
     }
 
+    /// The slots that were ever written, from slot 0 on.
+    pub fn slots_seen(&self) -> usize {
+        self.slots.count()
+    }
+
     /// The bytes of a slot, past all locks: for a host that is in one turn with its memnode.
     pub fn bytes(&self, slot: Slot) -> &[u8] {
         self.slots.bytes(slot)

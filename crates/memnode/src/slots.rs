@@ -35,6 +35,10 @@ impl Slots {
         self.states.get(index).cloned().unwrap_or_default()
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.states.len()
+    }
+
     pub(crate) fn bytes(&self, slot: Slot) -> &[u8] {
         let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
         self.states.get(index).map_or(&[], |state| &state.bytes)

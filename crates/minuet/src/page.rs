@@ -27,7 +27,7 @@
 //!
 //! The *head* of a large value is a page without cells, of height 255. Its created-at and copied-to
 //! say which versions have the value, as a node's do; at 24 to 41 is the address of the *body*, a
-//! slot that holds the value's bytes and never changes.
+//! slot that holds a 2 and the value's bytes and never changes.
 //!
 //! A page covers the keys from its low fence up to, not including, its high fence. The first key of
 //! an inner node is its low fence.
@@ -57,6 +57,8 @@ pub(crate) const CELL_BYTES_MAX: usize = 2 + CHILD_CELL_BYTES;
 pub(crate) const COPIES_MAX: usize = 8;
 /// The version of this format.
 const FORMAT: u8 = 1;
+/// In its place, what the body of a large value begins with.
+pub(crate) const BODY_FORMAT: u8 = 2;
 /// Bytes of an encoded address.
 pub(crate) const ADDRESS_BYTES: usize = 18;
 

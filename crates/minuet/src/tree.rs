@@ -48,7 +48,7 @@ use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
 
 pub use diff::{Change, Diffed};
-pub(crate) use large::{body_of, retire, store};
+pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};
 

@@ -7,7 +7,7 @@ use super::place::{Place, TREE_BYTES};
 use super::walk::Spot;
 use super::{State, bundle, value};
 use crate::page::PageEdit;
-use crate::tree::{retire, store};
+use crate::tree::{body, retire, store};
 
 /// The longest value that is in its entry.
 const INLINE_BYTES: usize = super::PAGE_BYTES_MIN / 8;
@@ -35,10 +35,14 @@ impl State {
         }
         let old = self.stored(spot).and_then(value::Stored::head);
         if stored.len() > INLINE_BYTES {
-            let new = New::Large(stored.into(), stored[value::MARK]);
-            self.change_entry(key.tree, place, (version, &new), old);
+            let new = New::Large(body(stored), stored[value::MARK]);
+            self.change_entry((key.tree, place, spot.leaf), (version, &new), old);
         } else if old.is_some() || !self.put_in_place(spot, place.entry(), version, stored) {
-            self.change_entry(key.tree, place, (version, &New::Inline(stored)), old);
+            self.change_entry(
+                (key.tree, place, spot.leaf),
+                (version, &New::Inline(stored)),
+                old,
+            );
         }
     }
 
@@ -54,7 +58,7 @@ impl State {
         }
         let old = self.stored(spot).and_then(value::Stored::head);
         if old.is_some() || !self.remove_in_place(spot, version.to_bits()) {
-            self.change_entry(key.tree, place, (0, &New::Nothing), old);
+            self.change_entry((key.tree, place, spot.leaf), (0, &New::Nothing), old);
         }
     }
 
@@ -104,23 +108,23 @@ impl State {
         let bundle = bundle::with(before, rest, entry);
         let highest = bundle::entries(&bundle).map(|entry| entry.version).max();
         let new = match highest {
-            Some(highest) => (highest, &New::Bundle(bundle.into())),
+            Some(highest) => (highest, &New::Bundle(body(&bundle))),
             None => (0, &New::Nothing),
         };
-        self.change_entry(tree, place, new, old);
+        self.change_entry((tree, place, spot.leaf), new, old);
     }
 
-    /// Changes an entry by a transaction. `old` is the head that it had.
+    /// Changes an entry of a leaf by a transaction. `old` is the head that it had.
     fn change_entry(
         &mut self,
-        tree: TreeId,
-        place: &Place<'_>,
+        (tree, place, leaf): (TreeId, &Place<'_>, Address),
         (version, new): (u64, &New<'_>),
         old: Option<Address>,
     ) {
         let tree = crate::TreeId(tree.0);
         let key = &place.entry()[TREE_BYTES..];
-        self.collecting.note_move();
+        let is_old = self.page(leaf).created() < self.tip.snapshot;
+        self.collecting.note_move(is_old || old.is_some());
         self.run(|transaction| {
             let tip = transaction.tip()?;
             if let Some(old) = old {
@@ -165,7 +169,7 @@ impl State {
                 let spot = self.spot(self.tip, place.entry());
                 let old = self.stored(spot).and_then(value::Stored::head);
                 if old.is_some() || !self.remove_in_place(spot, 0) {
-                    self.change_entry(tree, &place, (0, &New::Nothing), old);
+                    self.change_entry((tree, &place, spot.leaf), (0, &New::Nothing), old);
                 }
                 done += 1;
             }

@@ -1,11 +1,16 @@
-//! When pages are collected: a round over all slots behind snapshots that went, and then and when
-//! while pages are copied.
+//! When pages are collected: a round over all slots when a snapshot went, and while pages are
+//! copied one for each part of the slots that was copied. So garbage is bounded, and a copy pays
+//! for the collection of a few slots.
+
+use pando_memnode::Memnode;
 
 use super::{State, sound};
 use crate::{Collected, Collector};
 
-/// Changes by transactions after which a round begins, at least.
-const MOVES_MIN: u64 = 4096;
+/// A round begins when one of so many slots was copied.
+const SLOTS_PER_COPY: usize = 64;
+/// Copies after which a round begins, at least.
+const COPIES_MIN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Collecting {
@@ -14,8 +19,9 @@ pub(super) struct Collecting {
     due: bool,
     under_way: bool,
     moves: u64,
-    /// What `moves` was when the last round began.
-    moves_then: u64,
+    copies: u64,
+    /// What `copies` was when the last round began.
+    copies_then: u64,
 }
 
 impl Collecting {
@@ -26,7 +32,8 @@ impl Collecting {
             due: false,
             under_way: false,
             moves: 0,
-            moves_then: 0,
+            copies: 0,
+            copies_then: 0,
         }
     }
 
@@ -39,9 +46,10 @@ impl Collecting {
         self.moves
     }
 
-    /// A change is a transaction: it may copy pages.
-    pub(super) fn note_move(&mut self) {
+    /// A change is a transaction. Perhaps it copies a leaf, or takes out a value, of an older tip.
+    pub(super) fn note_move(&mut self, copies: bool) {
         self.moves += 1;
+        self.copies += u64::from(copies);
     }
 
     /// A snapshot went.
@@ -54,22 +62,25 @@ impl State {
     /// Takes up to `steps` steps of a round, if one is due; returns how many. A round that is under
     /// way goes on to its end.
     pub(super) fn collect(&mut self, steps: usize) -> usize {
+        let memnodes = self.database.memnodes().memnodes().iter();
+        let slots: usize = memnodes.map(Memnode::slots_seen).sum();
+        let many = (slots / SLOTS_PER_COPY).max(COPIES_MIN) as u64;
         let mut done = 0;
         while done < steps {
             let Collecting {
                 due,
                 under_way,
-                moves,
-                moves_then,
+                copies,
+                copies_then,
                 collector,
+                ..
             } = &mut self.collecting;
-            // Without snapshots since the start, no page was ever copied.
-            let is_copying = self.tip.snapshot.0 > 1 && *moves - *moves_then >= MOVES_MIN;
+            let is_copying = *copies - *copies_then >= many;
             if !*under_way && !*due && !is_copying {
                 break;
             }
             if !*under_way {
-                (*under_way, *due, *moves_then) = (true, false, *moves);
+                (*under_way, *due, *copies_then) = (true, false, *copies);
             }
             let (step, rounds) = (collector.step().clone(), collector.collected().rounds);
             let outcome = sound(self.database.run(|transaction| step.run(transaction)));

@@ -14,8 +14,9 @@ use pando_memnode::limits::SLOT_BYTES_MAX;
 
 use super::place::Place;
 use super::value::{deadline_of, encode};
-use super::walk::{Found, Marked, Scan};
+use super::walk::{Found, Marked, Scan, Spot};
 use super::{Minuet, State};
+use crate::tree::BODY_HEADER;
 
 /// A session of the engine; dropping it frees its place.
 pub struct MinuetSession {
@@ -32,6 +33,9 @@ enum Change<'d> {
     Put(ValueVersion, NewValue<'d>),
     Remove(ValueVersion),
 }
+
+/// The longest value, as it is stored: its body is one slot.
+const VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - BODY_HEADER.len();
 
 /// Bytes of [`MinuetSession::stored`] that are kept from one write to the next.
 const STORED_BYTES_KEPT: usize = 1 << 16;
@@ -90,12 +94,11 @@ impl State {
     /// Makes a change, and keeps the images, counts and graves right.
     fn apply(
         &mut self,
-        (key, place): (Key<'_>, &Place<'_>),
+        (key, place, spot): (Key<'_>, &Place<'_>, Spot),
         version: ValueVersion,
         stored: Option<&[u8]>,
         is_remembered: bool,
     ) {
-        let spot = self.spot(self.tip, place.entry());
         let old = self.found_at(spot, place);
         let was = old.map(|old| (old.version, old.stored.len()));
         if let Some(stored) = stored {
@@ -181,7 +184,8 @@ impl Point for MinuetSession {
             decide(None);
             return None;
         }
-        let found = state.find(state.tip, &place);
+        let spot = state.spot(state.tip, place.entry());
+        let found = state.found_at(spot, &place);
         let last = state.last_version(found.as_ref(), &place);
         let mut is_remembered = true;
         let (change, mark) = show(found.as_ref(), |old| match decide(old) {
@@ -210,7 +214,7 @@ impl Point for MinuetSession {
             Change::Put(version, new) => {
                 stored.clear();
                 encode(stored, &new.view(*version), new.mark.min(MARK_MAX));
-                if stored.len() > SLOT_BYTES_MAX {
+                if stored.len() > VALUE_BYTES_MAX {
                     *refused = true;
                     return None;
                 }
@@ -223,7 +227,7 @@ impl Point for MinuetSession {
             hook.committed(key, old, new, version);
         });
         let stored_now = new.is_some().then_some(&stored[..]);
-        state.apply((key, &place), version, stored_now, is_remembered);
+        state.apply((key, &place, spot), version, stored_now, is_remembered);
         if stored.capacity() > STORED_BYTES_KEPT {
             *stored = Vec::new();
         }
@@ -272,7 +276,8 @@ impl Restore for MinuetSession {
         }
         let place = Place::of(key);
         let mut state = self.engine.write();
-        let found = state.find(state.tip, &place);
+        let spot = state.spot(state.tip, place.entry());
+        let found = state.found_at(spot, &place);
         let last = state.last_version(found.as_ref(), &place);
         if !state.is_live(key.tree) || last.is_some_and(|last| last >= version) {
             return false;
@@ -281,13 +286,13 @@ impl Restore for MinuetSession {
         if let Some(value) = &value {
             let mark = value.mark.min(MARK_MAX);
             encode(&mut self.stored, &value.view(version), mark);
-            if self.stored.len() > SLOT_BYTES_MAX {
+            if self.stored.len() > VALUE_BYTES_MAX {
                 self.refused = true;
                 return false;
             }
         }
         let stored = value.is_some().then_some(&self.stored[..]);
-        state.apply((key, &place), version, stored, true);
+        state.apply((key, &place, spot), version, stored, true);
         true
     }
 }

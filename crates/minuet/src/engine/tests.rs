@@ -1,3 +1,206 @@
 //! The conformance suite, and what only this engine has.
 
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use pando_engine::conformance::{Plan, snapshots_stand_on};
+use pando_engine::{
+    Body, BodyRef, Decision, Direction, Engine, EpochClock, HashDraft, HashRef, Key, LogEpoch,
+    NewValue, NoHook, Ordered, OrderedAt, Point, Snapshots, TreeId, ValueRef,
+};
+
+use super::{Minuet, MinuetSession, Options};
+
 pando_engine::conformance_suite!(crate::engine::Minuet, restore, snapshots);
+
+fn open(memnodes: u16) -> (Arc<EpochClock>, Arc<Minuet>) {
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+    let options = Options {
+        memnodes,
+        ..Options::default()
+    };
+    let Ok(engine) = Minuet::open(Arc::clone(&clock), options);
+    (clock, engine)
+}
+
+/// Pages and values that are there.
+fn used(engine: &Minuet) -> usize {
+    let state = engine.read();
+    let memnodes = state.database.memnodes().memnodes().iter();
+    memnodes.map(|memnode| memnode.used_slots().count()).sum()
+}
+
+fn put(session: &mut MinuetSession, tree: TreeId, key: &[u8], value: &[u8]) {
+    session.update(Key::new(tree, key), &mut NoHook, |_| {
+        Decision::Write(NewValue::new(Body::string(value)))
+    });
+}
+
+fn maintain(clock: &EpochClock, session: &mut MinuetSession) {
+    clock.set_horizon(clock.tick());
+    while session.maintain(64) > 0 {}
+}
+
+/// Keys and values of every kind: short, long with and without a common beginning, large.
+fn entry(number: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
+    let mut key = match number % 5 {
+        0 => vec![b'l'; 300],
+        1 => [&number.to_be_bytes()[..], &[b'x'; 400]].concat(),
+        _ => b"key:".to_vec(),
+    };
+    key.extend_from_slice(&number.to_be_bytes());
+    let bytes = [9, 40, 600, 5000, 70_000][(number + round) as usize % 5];
+    (key, vec![(number + round) as u8; bytes])
+}
+
+#[test]
+fn memnodes_share_the_pages() {
+    snapshots_stand_on(&Plan::from_environment(), || open(3)).unwrap();
+}
+
+/// What nobody has any more is freed: pages, values, bundles, of keys that went one by one, of
+/// trees that were dropped, and of snapshots.
+#[test]
+fn nothing_is_left_of_what_everybody_has_given_up() {
+    const KEYS: u32 = 400;
+    let (clock, engine) = open(2);
+    let mut session = engine.session().unwrap();
+    // The list of kept snapshots takes a slot from the first one on.
+    let first = engine.freeze(clock.end_all()).unwrap();
+    engine.release(first);
+    maintain(&clock, &mut session);
+    let empty = used(&engine);
+    let trees = [engine.create_tree(), engine.create_tree()];
+    let fill = |session: &mut MinuetSession, round: u32| {
+        for (tree, number) in (0..KEYS).flat_map(|number| trees.map(|tree| (tree, number))) {
+            let (key, value) = entry(number, round);
+            put(session, tree, &key, &value);
+        }
+    };
+    let mut snapshots = Vec::new();
+    for round in 0..3 {
+        fill(&mut session, round);
+        snapshots.push(engine.freeze(clock.end_all()).unwrap());
+    }
+    fill(&mut session, 3);
+    for number in 0..KEYS {
+        let key = entry(number, 0).0;
+        session.update(Key::new(trees[0], &key), &mut NoHook, |_| Decision::Remove);
+    }
+    for (round, snapshot) in (0..).zip(&snapshots) {
+        let mut count = 0;
+        let visit = |key: &[u8], value: Option<ValueRef<'_>>| {
+            let tail = key.last_chunk().unwrap();
+            let BodyRef::String(string) = value.unwrap().body else {
+                panic!("strings were written");
+            };
+            let (expected, value) = entry(u32::from_be_bytes(*tail), round);
+            assert!(key == expected && string == &value[..]);
+            count += 1;
+            ControlFlow::Continue(())
+        };
+        session.scan_at(
+            *snapshot,
+            trees[0],
+            Bound::Unbounded,
+            Direction::Forward,
+            visit,
+        );
+        assert_eq!(count, KEYS, "round {round}");
+    }
+    engine.drop_tree(trees[1]);
+    for snapshot in snapshots {
+        engine.release(snapshot);
+        maintain(&clock, &mut session);
+    }
+    assert_eq!(engine.len(trees[0]), 0);
+    assert_eq!(used(&engine), empty, "slots in use");
+}
+
+/// A body is no page to the collection, whatever its first bytes look like.
+#[test]
+fn large_hashes_outlive_a_collection() {
+    let (clock, engine) = open(1);
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    let fields: Vec<_> = (0..90_u8).map(|field| ([field], [field; 8])).collect();
+    session.update(Key::new(tree, b"hash"), &mut NoHook, |_| {
+        let mut draft = HashDraft::new(None);
+        for (field, value) in &fields {
+            draft.set(field, value);
+        }
+        Decision::Write(NewValue::new(draft.finish()))
+    });
+    let snapshot = engine.freeze(clock.end_all()).unwrap();
+    engine.release(snapshot);
+    maintain(&clock, &mut session);
+    session.get(Key::new(tree, b"hash"), |value| {
+        let Some(BodyRef::Row(_, hash)) = value.map(|value| value.body) else {
+            panic!("the hash is there");
+        };
+        assert!(matches!(hash, HashRef::Packed(_)) && hash.iter().count() == 90);
+    });
+}
+
+/// A round of the collection follows the copies, whether a snapshot goes or not.
+#[test]
+fn garbage_is_bounded_while_pages_are_copied() {
+    const KEYS: u32 = 20_000;
+    let (clock, engine) = open(1);
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    for number in 0..KEYS {
+        put(&mut session, tree, &number.to_be_bytes(), b"value");
+    }
+    let before = used(&engine);
+    let released = engine.freeze(clock.end_all()).unwrap();
+    engine.release(released);
+    maintain(&clock, &mut session);
+    for number in 0..KEYS {
+        put(&mut session, tree, &number.to_be_bytes(), b"other");
+        if number % 100 == 0 {
+            maintain(&clock, &mut session);
+        }
+    }
+    let after = used(&engine);
+    assert!(after <= before + before / 8 + 32, "{after} after {before}");
+}
+
+/// Long keys are between the short ones that they lie between, in both directions.
+#[test]
+fn long_keys_are_in_order_among_short_ones() {
+    let (_, engine) = open(1);
+    let (tree, mut session) = (engine.create_tree(), engine.session().unwrap());
+    let base = vec![b'k'; 251];
+    let mut keys: Vec<Vec<u8>> = vec![base[..250].to_vec(), base.clone(), b"l".to_vec()];
+    for tail in [&b"\0"[..], b"\0\0", b"a", b"ab", b"b", &[0xff; 30]] {
+        keys.push([&base[..], tail].concat());
+    }
+    for key in keys.iter().rev() {
+        put(&mut session, tree, key, b"value");
+    }
+    keys.sort();
+    for from in &keys {
+        for (way, bound) in [
+            (Direction::Forward, Bound::Included(&from[..])),
+            (Direction::Forward, Bound::Excluded(&from[..])),
+            (Direction::Backward, Bound::Included(&from[..])),
+            (Direction::Backward, Bound::Excluded(&from[..])),
+        ] {
+            let mut shown = Vec::new();
+            session.scan(tree, bound, way, |key, _| {
+                shown.push(key.to_vec());
+                ControlFlow::Continue(())
+            });
+            let is_within = |key: &&Vec<u8>| match (way, bound) {
+                (_, Bound::Included(bound)) if *key == bound => true,
+                (Direction::Forward, _) => *key > from,
+                (Direction::Backward, _) => *key < from,
+            };
+            let mut expected: Vec<_> = keys.iter().filter(is_within).cloned().collect();
+            if way == Direction::Backward {
+                expected.reverse();
+            }
+            assert!(shown == expected, "{way:?} {bound:?}");
+        }
+    }
+}

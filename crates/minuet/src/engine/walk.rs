@@ -10,7 +10,7 @@ use super::value::{MARK, Stored, show};
 use super::{State, bundle};
 use crate::page::Page;
 use crate::snapshot::View;
-use crate::tree::body_of;
+use crate::tree::{BODY_HEADER, body_of};
 
 /// The leaf that is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl State {
     /// The bytes of a large value.
     pub(super) fn large(&self, head: Address) -> (Address, &[u8]) {
         let body = body_of(self.bytes(head)).expect("a value's head (ME2)");
-        (body, self.bytes(body))
+        (body, &self.bytes(body)[BODY_HEADER.len()..])
     }
 
     /// The leaf of a key.
@@ -125,7 +125,7 @@ impl State {
                     version: entry.version,
                     stored: entry.value,
                     mark: entry.value[MARK],
-                    mark_at: (body, entry.at + MARK),
+                    mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
                 })
             }
         }
@@ -189,7 +189,7 @@ impl State {
                     version: entry.version,
                     stored: entry.value,
                     mark: entry.value[MARK],
-                    mark_at: (body, entry.at + MARK),
+                    mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
                 };
                 visit(&key[TREE_BYTES..], &found)
             })

@@ -11,9 +11,17 @@
 use pando_memnode::{Address, Bytes};
 
 use crate::error::{Error, Stop};
-use crate::page::{self, HEADER_BYTES, Page, PageEdit};
+use crate::page::{self, BODY_FORMAT, HEADER_BYTES, Page, PageEdit};
 use crate::snapshot::View;
 use crate::transaction::Transaction;
+
+/// What a body begins with, so that it is no page, whatever it holds.
+pub(crate) const BODY_HEADER: [u8; 1] = [BODY_FORMAT];
+
+/// A body that holds these bytes.
+pub(crate) fn body(bytes: &[u8]) -> Bytes {
+    [&BODY_HEADER[..], bytes].concat().into()
+}
 
 /// Writes a large value, and returns its head's address.
 pub(crate) fn store(
@@ -21,7 +29,7 @@ pub(crate) fn store(
     view: View,
     bytes: &Bytes,
 ) -> Result<Address, Stop> {
-    debug_assert!(view.tip && !bytes.is_empty());
+    debug_assert!(view.tip && bytes.starts_with(&BODY_HEADER));
     let place = transaction.place();
     let (head, body) = (transaction.allocate(place)?, transaction.allocate(place)?);
     let page = page::head(head.generation, view.snapshot, body);

@@ -16,7 +16,7 @@ use pando_engine::Direction;
 
 pub(crate) use hashes::{DashMap, DashMapInline, PapayaMap, SccMap};
 pub(crate) use pando::{
-    Masstree, MasstreeSmall, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock,
+    Masstree, MasstreeSmall, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock, Minuet,
     Reference,
 };
 pub(crate) use stores::Redb;
@@ -44,10 +44,11 @@ pub(crate) enum TargetName {
     MercuryBucket,
     MercuryMutex,
     MercuryRwLock,
+    Minuet,
 }
 
 impl TargetName {
-    const ALL: [(Self, &'static str); 17] = [
+    const ALL: [(Self, &'static str); 18] = [
         (Self::Masstree, "pando-masstree"),
         (Self::MasstreeSmall, "pando-masstree-small-pages"),
         (Self::Reference, "pando-reference"),
@@ -65,6 +66,7 @@ impl TargetName {
         (Self::MercuryBucket, "mercury-bucket-locks"),
         (Self::MercuryMutex, "mercury-mutexes"),
         (Self::MercuryRwLock, "mercury-rwlocks"),
+        (Self::Minuet, "pando-minuet"),
     ];
 
     /// Whether the target takes keys of this shape.
@@ -106,6 +108,7 @@ macro_rules! on_target {
             all::TargetName::MercuryBucket => arm!(MercuryBucket),
             all::TargetName::MercuryMutex => arm!(MercuryMutex),
             all::TargetName::MercuryRwLock => arm!(MercuryRwLock),
+            all::TargetName::Minuet => arm!(Minuet),
         }
     }};
 }

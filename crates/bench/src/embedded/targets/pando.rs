@@ -204,6 +204,8 @@ impl Target for MasstreeSmall {
 
 pub(crate) type Reference = Pando<ReferenceEngine>;
 
+pub(crate) type Minuet = Pando<pando_minuet::engine::Minuet>;
+
 /// The hash engine with one of the kinds of locks that its paper compares.
 pub(crate) struct Mercury<L> {
     pando: Pando<pando_mercury::Mercury>,
