@@ -26,6 +26,8 @@
 //!
 //! [`Attributes::encoding`]: pando_engine::Attributes::encoding
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pando_engine::{BodyRef, HashRef, RowTag, StringRef, ValueRef};
 use pando_protocol::number;
 
@@ -62,34 +64,194 @@ pub(crate) const STATE: u8 = STALE | CLAIMED;
 /// Most bytes of a string that Redis holds in one block with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// Redis' `hash-max-listpack-entries`: with more fields a hash is converted.
-pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
+/// At which sizes Redis changes the form of a value: the settings `hash-max-listpack-entries` and
+/// so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each field is the setting of its name")]
+pub struct Thresholds {
+    pub hash_max_listpack_entries: u64,
+    pub hash_max_listpack_value: u64,
+    pub list_max_listpack_size: i64,
+    pub set_max_intset_entries: u64,
+    pub set_max_listpack_entries: u64,
+    pub set_max_listpack_value: u64,
+    pub zset_max_listpack_entries: u64,
+    pub zset_max_listpack_value: u64,
+}
 
-/// Redis' `hash-max-listpack-value`: with a longer name or value, in bytes, a hash is converted.
-pub(crate) const LISTPACK_ITEM_BYTES_MAX: usize = 64;
+impl Default for Thresholds {
+    /// Those of Redis.
+    fn default() -> Self {
+        Self {
+            hash_max_listpack_entries: 512,
+            hash_max_listpack_value: 64,
+            list_max_listpack_size: -2,
+            set_max_intset_entries: 512,
+            set_max_listpack_entries: 128,
+            set_max_listpack_value: 64,
+            zset_max_listpack_entries: 128,
+            zset_max_listpack_value: 64,
+        }
+    }
+}
 
-/// Redis' `set-max-intset-entries`: with more members a set of integers is converted.
-pub(crate) const INTSET_ENTRIES_MAX: usize = 512;
+impl Thresholds {
+    /// Whether a field converts its hash, whatever the number of fields.
+    pub(crate) fn is_long_field(&self, field: &[u8], value_bytes: usize) -> bool {
+        field.len().max(value_bytes) as u64 > self.hash_max_listpack_value
+    }
+}
 
-/// Redis' `set-max-listpack-entries`: with more members a set is converted.
-pub(crate) const SET_LISTPACK_ENTRIES_MAX: usize = 128;
+/// [`Thresholds`] that CONFIG SET changes while others read them. Each is read on its own: they say
+/// nothing about each other, so Relaxed is enough.
+#[derive(Debug)]
+pub(crate) struct SharedThresholds([AtomicU64; 8]);
 
-/// Whether a field converts its hash, whatever the number of fields.
-pub(crate) fn is_long(field: &[u8], value_bytes: usize) -> bool {
-    field.len() > LISTPACK_ITEM_BYTES_MAX || value_bytes > LISTPACK_ITEM_BYTES_MAX
+impl SharedThresholds {
+    pub(crate) fn new(thresholds: Thresholds) -> Self {
+        let shared = Self(std::array::from_fn(|_| AtomicU64::new(0)));
+        shared.set(thresholds);
+        shared
+    }
+
+    pub(crate) fn get(&self) -> Thresholds {
+        let [
+            hash_max_listpack_entries,
+            hash_max_listpack_value,
+            list_max_listpack_size,
+            set_max_intset_entries,
+            set_max_listpack_entries,
+            set_max_listpack_value,
+            zset_max_listpack_entries,
+            zset_max_listpack_value,
+        ] = self.0.each_ref().map(|value| value.load(Ordering::Relaxed));
+        Thresholds {
+            hash_max_listpack_entries,
+            hash_max_listpack_value,
+            list_max_listpack_size: list_max_listpack_size.cast_signed(),
+            set_max_intset_entries,
+            set_max_listpack_entries,
+            set_max_listpack_value,
+            zset_max_listpack_entries,
+            zset_max_listpack_value,
+        }
+    }
+
+    pub(crate) fn set(&self, thresholds: Thresholds) {
+        let values = [
+            thresholds.hash_max_listpack_entries,
+            thresholds.hash_max_listpack_value,
+            thresholds.list_max_listpack_size.cast_unsigned(),
+            thresholds.set_max_intset_entries,
+            thresholds.set_max_listpack_entries,
+            thresholds.set_max_listpack_value,
+            thresholds.zset_max_listpack_entries,
+            thresholds.zset_max_listpack_value,
+        ];
+        for (shared, value) in self.0.iter().zip(values) {
+            shared.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The form of a set to which members are added, as Redis (7.2 and later) converts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SetForm(u8);
+
+impl SetForm {
+    /// Of a set that is there, before one command adds up to `count` members.
+    pub(crate) fn of(encoding: u8, count: usize, thresholds: &Thresholds) -> Self {
+        let entries_max = match encoding {
+            INTSET => thresholds.set_max_intset_entries,
+            HASHTABLE => u64::MAX,
+            _ => thresholds.set_max_listpack_entries,
+        };
+        let stays = count as u64 <= entries_max;
+        Self(if stays { encoding } else { HASHTABLE })
+    }
+
+    /// Of a new set, by its first member and how many are added with it.
+    pub(crate) fn first(member: &[u8], count: usize, thresholds: &Thresholds) -> Self {
+        let count = count as u64;
+        let is_integer = number::parse_i64(member).is_some();
+        Self(
+            if is_integer && count <= thresholds.set_max_intset_entries {
+                INTSET
+            } else if count <= thresholds.set_max_listpack_entries {
+                DERIVED
+            } else {
+                HASHTABLE
+            },
+        )
+    }
+
+    /// A member was added to `before` others.
+    pub(crate) fn add(&mut self, member: &[u8], before: usize, thresholds: &Thresholds) {
+        let before = before as u64;
+        let fits_listpack = before < thresholds.set_max_listpack_entries
+            && member.len() as u64 <= thresholds.set_max_listpack_value;
+        self.0 = match self.0 {
+            INTSET if number::parse_i64(member).is_some() => {
+                if before < thresholds.set_max_intset_entries {
+                    INTSET
+                } else {
+                    HASHTABLE
+                }
+            }
+            DERIVED | INTSET if fits_listpack => DERIVED,
+            _ => HASHTABLE,
+        };
+    }
+
+    /// What the set records.
+    pub(crate) fn encoding(self) -> u8 {
+        self.0
+    }
 }
 
 /// What a set records that was made of these members at once: Redis reads or stores it so.
-pub(crate) fn of_set(set: HashRef<'_>) -> u8 {
-    let is_integer = |(member, _): (&[u8], _)| number::parse_i64(member).is_some();
-    if set.len() <= INTSET_ENTRIES_MAX && set.iter().all(is_integer) {
+pub(crate) fn of_set(set: HashRef<'_>, thresholds: &Thresholds) -> u8 {
+    let len = set.len() as u64;
+    let members = || set.iter().map(|(member, _)| member);
+    if len <= thresholds.set_max_intset_entries
+        && members().all(|member| number::parse_i64(member).is_some())
+    {
         INTSET
-    } else if set.len() <= SET_LISTPACK_ENTRIES_MAX
-        && set.iter().all(|(member, _)| !is_long(member, 0))
+    } else if len <= thresholds.set_max_listpack_entries
+        && members().all(|member| member.len() as u64 <= thresholds.set_max_listpack_value)
     {
         DERIVED
     } else {
         HASHTABLE
+    }
+}
+
+/// Whether a sorted set of `before` members is converted before this one is added.
+pub(crate) fn converts_sorted(member: &[u8], before: usize, thresholds: &Thresholds) -> bool {
+    before as u64 >= thresholds.zset_max_listpack_entries
+        || member.len() as u64 > thresholds.zset_max_listpack_value
+}
+
+/// A score as Redis holds it in a listpack: as an integer if it is one of up to 62 bits.
+pub(crate) fn packed_score(score: f64) -> String {
+    const INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
+    if score.fract() == 0.0 && score.abs() <= INTEGER_MAX {
+        (score as i64).to_string()
+    } else {
+        number::format_f64(score)
+    }
+}
+
+/// What a sorted set records that was made of these members at once, each with its index.
+pub(crate) fn of_sorted<'m>(
+    mut members: impl Iterator<Item = (&'m [u8], usize)>,
+    thresholds: &Thresholds,
+) -> u8 {
+    let converts = |(member, index)| converts_sorted(member, index, thresholds);
+    if members.any(converts) {
+        SKIPLIST
+    } else {
+        DERIVED
     }
 }
 

@@ -173,8 +173,43 @@ pub enum CommandError {
         field_bytes: usize,
         field_bytes_max: usize,
     },
+    #[error("ERR member is longer than {member_bytes_max} bytes ({member_bytes} bytes)")]
+    MemberTooLong {
+        member_bytes: usize,
+        member_bytes_max: usize,
+    },
     #[error("ERR the reply would be longer than {reply_bytes_max} bytes")]
     ReplyTooLong { reply_bytes_max: usize },
+
+    // Sets, sorted or not.
+    #[error("ERR numkeys should be greater than 0")]
+    KeyCountNotPositive,
+    #[error("ERR Number of keys can't be greater than number of args")]
+    KeyCountTooLarge,
+    #[error("ERR LIMIT can't be negative")]
+    NegativeLimit,
+    #[error("ERR count should be greater than 0")]
+    CountNotPositive,
+    #[error("ERR XX and NX options at the same time are not compatible")]
+    ZaddNxXx,
+    #[error("ERR GT, LT, and/or NX options at the same time are not compatible")]
+    ZaddGtLtNx,
+    #[error("ERR INCR option supports a single increment-element pair")]
+    ZaddIncrement,
+    #[error("ERR resulting score is not a number (NaN)")]
+    ScoreNotANumber,
+    #[error("ERR min or max is not a float")]
+    ScoreBound,
+    #[error(
+        "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+    )]
+    LimitByRank,
+    #[error("ERR syntax error, WITHSCORES not supported in combination with BYLEX")]
+    ScoresByMember,
+    #[error("ERR at least 1 input key is needed for '{command}' command")]
+    NoInputKey { command: &'static str },
+    #[error("ERR weight value is not a float")]
+    WeightNotAFloat,
 
     // Sketches.
     #[error("WRONGTYPE Key is not a valid HyperLogLog string value.")]

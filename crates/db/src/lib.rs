@@ -68,6 +68,7 @@ pub use dump::file::FileError;
 pub use durable::{
     CheckpointReport, DurabilityOptions, Malformed, OnProgress, Recovery, RecoveryProgress, Stage,
 };
+pub use encoding::Thresholds;
 #[cfg(any(test, feature = "hand-log"))]
 pub use epoch_log::HandLog;
 pub use error::CommandError;

@@ -12,13 +12,19 @@ mod hashes;
 mod hyperloglog;
 mod keys;
 mod ordered;
+mod picks;
+mod scanning;
+mod sets;
+mod sorted;
 mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use pando_engine::limits::FIELD_BYTES_MAX;
 use pando_protocol::command::KeyspaceCommand;
 use pando_protocol::{Reply, Request};
 
+use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::Handled;
 
@@ -40,7 +46,25 @@ pub(crate) fn execute(
         K::Key(command) => keys::execute(command, keyspace, request, reply),
         K::Bitmap(command) => bitmaps::execute(command, keyspace, request, reply),
         K::Hyperloglog(command) => hyperloglog::execute(command, keyspace, request, reply),
+        K::Set(command) => sets::execute(command, keyspace, request, reply),
+        K::Sorted(command) => sorted::execute(command, keyspace, request, reply),
         K::Ordered(command) => ordered::execute(command, keyspace, request, reply),
         K::Database(command) => databases::execute(command, keyspace, request, reply),
     }
 }
+
+/// Refuses a member of a set, sorted or not, that is too long to be stored.
+fn check_member(member: &[u8]) -> Result<(), CommandError> {
+    let (member_bytes, member_bytes_max) = (member.len(), FIELD_BYTES_MAX - MEMBER_ROOM_BYTES);
+    if member_bytes <= member_bytes_max {
+        Ok(())
+    } else {
+        Err(CommandError::MemberTooLong {
+            member_bytes,
+            member_bytes_max,
+        })
+    }
+}
+
+/// What a sorted set stores in front of a member.
+const MEMBER_ROOM_BYTES: usize = 16;

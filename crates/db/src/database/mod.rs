@@ -32,6 +32,7 @@ use crate::cursors::Cursors;
 use crate::durable::Durable;
 use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
+use crate::encoding::{SharedThresholds, Thresholds};
 use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
 use crate::mapping::Mapping;
@@ -84,6 +85,7 @@ pub struct Database {
     pub(crate) watch_horizon: WatchHorizon,
     pub(crate) pause: Pause,
     pub(crate) role: Role,
+    pub(crate) thresholds: SharedThresholds,
     /// What positions in its log mean (FW1 one-history); changes under all gates.
     pub(crate) lineage: Mutex<Lineage>,
     /// It had no key when it was opened.
@@ -117,6 +119,7 @@ impl Database {
             store: parts.store,
             mapping: Mapping::new(parts.trees, parts.mapping_changes),
             role: Role::default(),
+            thresholds: SharedThresholds::new(Thresholds::default()),
             lineage: Mutex::new(parts.lineage),
             began_empty,
             standing: Mutex::new(parts.standing),
@@ -132,6 +135,11 @@ impl Database {
             flush_at_ms: AtomicU64::new(0),
             background: Mutex::default(),
         })
+    }
+
+    /// Sets at which sizes OBJECT ENCODING changes its answer; at first those of Redis.
+    pub fn set_thresholds(&self, thresholds: Thresholds) {
+        self.thresholds.set(thresholds);
     }
 
     /// Makes these threads end with [`Self::close`], or with the database.

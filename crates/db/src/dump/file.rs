@@ -262,6 +262,22 @@ impl<'r> DumpFile<'r> {
                 let count = self.length()?;
                 self.strings(count)
             }
+            // 253 to 255 are numbers of no digits.
+            kind::SORTED_TEXT => {
+                for _ in 0..self.length()? {
+                    self.string()?;
+                    let digits = self.byte()?;
+                    self.pass(if digits < 253 { digits.into() } else { 0 })?;
+                }
+                Ok(())
+            }
+            kind::SORTED => {
+                for _ in 0..self.length()? {
+                    self.string()?;
+                    self.pass(8)?;
+                }
+                Ok(())
+            }
             kind::HASH => {
                 let pairs = self.length()?;
                 self.strings(self.times(pairs, 2)?)
@@ -289,22 +305,6 @@ impl<'r> DumpFile<'r> {
             1 | 14 => {
                 let count = self.length()?;
                 self.strings(count)
-            }
-            // A sorted set with its scores as text: 253 to 255 are numbers of no digits.
-            3 => {
-                for _ in 0..self.length()? {
-                    self.string()?;
-                    let digits = self.byte()?;
-                    self.pass(if digits < 253 { digits.into() } else { 0 })?;
-                }
-                Ok(())
-            }
-            5 => {
-                for _ in 0..self.length()? {
-                    self.string()?;
-                    self.pass(8)?;
-                }
-                Ok(())
             }
             7 => self.module(),
             15 | 19 | 21 => self.stream(kind),
@@ -477,6 +477,10 @@ fn is_taken(kind: u8) -> bool {
             | kind::SET
             | kind::SET_INTSET
             | kind::SET_LISTPACK
+            | kind::SORTED_TEXT
+            | kind::SORTED
+            | kind::SORTED_ZIPLIST
+            | kind::SORTED_LISTPACK
     )
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; sets: see [`set`] |
+//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; others: see [`set`], [`sorted`] |
 //! | 1 | n | the value |
 //! | n + 1 | 2 | version of the RDB format, little-endian |
 //! | n + 3 | 8 | CRC-64 of all bytes before it, little-endian |
@@ -20,21 +20,22 @@
 //! - **DU2** A payload that `decode` accepts keeps every promise of the format on which it relies:
 //!   lengths inside the payload, links between packed entries, no duplicate field.
 //!
-//! Deliberately absent: lists, sorted sets, streams and modules (refused clearly).
+//! Deliberately absent: lists, streams and modules (refused clearly).
 
 pub(crate) mod file;
 mod listpack;
 mod lzf;
 mod rdb;
 mod set;
+mod sorted;
 mod ziplist;
 mod zipmap;
 
 use crc::{CRC_64_REDIS, Crc, Table};
-use pando_engine::{Body, BodyRef, HashDraft, HashRef, RowTag};
+use pando_engine::{Body, BodyRef, HashDraft, HashRef, RowTag, SortedRef};
 use thiserror::Error;
 
-use crate::encoding;
+use crate::encoding::{self, Thresholds};
 use rdb::Reader;
 
 /// The version of the format that Redis 7.0 writes, and the last that it reads.
@@ -53,11 +54,15 @@ static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS)
 mod kind {
     pub(super) const STRING: u8 = 0;
     pub(super) const SET: u8 = 2;
+    pub(super) const SORTED_TEXT: u8 = 3;
     pub(super) const HASH: u8 = 4;
+    pub(super) const SORTED: u8 = 5;
     pub(super) const HASH_ZIPMAP: u8 = 9;
     pub(super) const SET_INTSET: u8 = 11;
+    pub(super) const SORTED_ZIPLIST: u8 = 12;
     pub(super) const HASH_ZIPLIST: u8 = 13;
     pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const SORTED_LISTPACK: u8 = 17;
     pub(super) const SET_LISTPACK: u8 = 20;
     /// Hashes whose fields may have deadlines, from version 12 on.
     pub(super) const HASH_METADATA: u8 = 24;
@@ -153,6 +158,9 @@ pub(crate) fn encode(body: BodyRef<'_>, form: Form) -> Vec<u8> {
                 set::write_table(&mut out, set);
             }
         }
+        (BodyRef::Row(RowTag::SortedSet, row), form) => {
+            sorted::write(&mut out, SortedRef::new(row), form);
+        }
         (BodyRef::Row(tag, _), _) => unreachable!("no command makes a {tag:?}"),
     }
     seal(&mut out);
@@ -209,6 +217,9 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
         kind::SET => set::read_table(&mut reader, bounds)?,
         kind::SET_INTSET => set::read_integers(&mut reader, bounds)?,
         kind::SET_LISTPACK => set::read_listpack(&mut reader, bounds)?,
+        kind::SORTED_TEXT | kind::SORTED => sorted::read_table(&mut reader, bounds, kind)?,
+        kind::SORTED_ZIPLIST => sorted::read_packed(&mut reader, bounds, ziplist::elements)?,
+        kind::SORTED_LISTPACK => sorted::read_packed(&mut reader, bounds, listpack::elements)?,
         kind::HASH => table(&mut reader, bounds)?,
         kind::HASH_ZIPMAP => packed(&mut reader, bounds, zipmap::fields)?,
         kind::HASH_ZIPLIST => packed(&mut reader, bounds, ziplist::elements)?,
@@ -224,24 +235,30 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
             | kind::HASH_LISTPACK_EX
             | kind::SET_INTSET
             | kind::SET_LISTPACK
+            | kind::SORTED_ZIPLIST
+            | kind::SORTED_LISTPACK
     );
     Ok(Decoded { body, packed })
 }
 
 impl Decoded {
     /// What the value records of its history: Redis reads a large hash into a table.
-    pub(crate) fn encoding(&self) -> u8 {
+    pub(crate) fn encoding(&self, thresholds: &Thresholds) -> u8 {
         let hash = match self.body.as_ref() {
             BodyRef::Row(RowTag::Hash, hash) => hash,
-            BodyRef::Row(RowTag::Set, set) => return encoding::of_set(set),
+            BodyRef::Row(RowTag::Set, set) => return encoding::of_set(set, thresholds),
+            BodyRef::Row(RowTag::SortedSet, row) => {
+                let entries = SortedRef::new(row).iter_from_rank(0).enumerate();
+                let members = entries.map(|(index, (member, _))| (member, index));
+                return encoding::of_sorted(members, thresholds);
+            }
             _ => return encoding::DERIVED,
         };
-        let is_long = |length: usize| length > encoding::LISTPACK_ITEM_BYTES_MAX;
-        let converted = hash.len() > encoding::LISTPACK_ENTRIES_MAX
+        let converted = hash.len() as u64 > thresholds.hash_max_listpack_entries
             || !self.packed
                 && hash
                     .iter()
-                    .any(|(field, value)| is_long(field.len()) || is_long(value.len()));
+                    .any(|(field, value)| thresholds.is_long_field(field, value.len()));
         if converted {
             encoding::HASHTABLE
         } else {
@@ -408,7 +425,6 @@ fn unsupported(kind: u8) -> PayloadError {
 fn type_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
         1 | 10 | 14 | 18 => "list",
-        3 | 5 | 12 | 17 => "sorted set",
         15 | 19 | 21 => "stream",
         6 | 7 => "module's value",
         _ => return None,

@@ -122,7 +122,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    fn take(&mut self, length: u64) -> Result<&'p [u8], PayloadError> {
+    pub(super) fn take(&mut self, length: u64) -> Result<&'p [u8], PayloadError> {
         let rest = &self.payload[self.offset..];
         let taken = usize::try_from(length)
             .ok()
@@ -132,7 +132,7 @@ impl<'p> Reader<'p> {
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], PayloadError> {
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], PayloadError> {
         let taken = self.take(N as u64)?;
         Ok(taken.try_into().expect("as many bytes as asked for"))
     }

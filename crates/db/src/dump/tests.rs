@@ -1,6 +1,6 @@
 //! Payloads made and taken by `redis-server` 7.0.15, and such as it must not be given.
 
-use pando_engine::{BodyRef, HashDraft, RowTag};
+use pando_engine::{BodyRef, HashDraft, RowTag, SortedDraft};
 
 use super::*;
 
@@ -359,8 +359,67 @@ fn sets_round_trip_in_each_form() {
 }
 
 #[test]
+fn sorted_sets_round_trip_in_each_form() {
+    let sorted = |entries: &[(&[u8], f64)]| {
+        let mut draft = SortedDraft::new(None);
+        for (member, score) in entries {
+            draft.set(member, *score);
+        }
+        draft.finish()
+    };
+    let entries: &[(&[u8], f64)] = &[
+        (b"a", 1.5),
+        (b"b", -0.5),
+        (b"c", f64::INFINITY),
+        (b"d", f64::NEG_INFINITY),
+        (b"7", 1e300),
+        (b"e", 0.1),
+    ];
+    let body = sorted(entries);
+    for (form, kind) in [
+        (Form::Packed, kind::SORTED_LISTPACK),
+        (Form::Table, kind::SORTED),
+    ] {
+        let payload = encode(body.as_ref(), form);
+        assert_eq!(payload[0], kind);
+        assert_eq!(read(&payload), Ok(contents(&body)));
+    }
+    // `redis-server` 7.0.15: ZADD z 1.5 a, as a listpack; by hand, in older forms.
+    for payload in [
+        &b"\x11\x0f\x0f\0\0\0\x02\0\x81a\x02\x831.5\x04\xff"[..],
+        b"\x03\x01\x01a\x031.5",
+        b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x3f",
+        b"\x0c\x13\x13\0\0\0\x0d\0\0\0\x02\0\0\x01a\x03\x031.5\xff",
+    ] {
+        assert_eq!(
+            read(&sealed(payload)),
+            Ok(contents(&sorted(&[(b"a", 1.5)])))
+        );
+    }
+    for (digits, score) in [(b'\xfe', f64::INFINITY), (b'\xff', f64::NEG_INFINITY)] {
+        let payload = sealed(&[&b"\x03\x01\x01a"[..], &[digits]].concat());
+        assert_eq!(read(&payload), Ok(contents(&sorted(&[(b"a", score)]))));
+    }
+    // Nothing, a member twice, no number, a score missing.
+    for value in [
+        &b"\x05\x00"[..],
+        b"\x05\x02\x01a\0\0\0\0\0\0\xf8\x3f\x01a\0\0\0\0\0\0\xf8\x3f",
+        b"\x05\x01\x01a\0\0\0\0\0\0\xf8\x7f",
+        b"\x03\x01\x01a\xfd",
+        b"\x03\x01\x01a\x01x",
+        b"\x11\x0a\x0a\0\0\0\x01\0\x81x\x02\xff",
+    ] {
+        let refused = read(&sealed(value));
+        assert!(
+            matches!(refused, Err(PayloadError::Malformed { .. })),
+            "{value:?}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn other_types_are_named() {
-    for (kind, type_name) in [(1, "list"), (17, "sorted set"), (21, "stream")] {
+    for (kind, type_name) in [(1, "list"), (7, "module's value"), (21, "stream")] {
         assert_eq!(
             read(&sealed(&[kind, 1, 1, b'a'])),
             Err(PayloadError::Unsupported { type_name })

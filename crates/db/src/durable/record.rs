@@ -223,9 +223,10 @@ fn put_changed_fields(
     value::put_attributes(out, new.tag(), true, new.attributes);
     let fields = out.len();
     let mut dear = false;
+    let follows = value::columns_that_follow(new.body);
     now.changed_since(was, &mut |field, value| {
         dear |= out.len() - fields > bytes_max;
-        if !dear {
+        if !dear && !follows(field) {
             value::put_field(out, field, value);
         }
     });

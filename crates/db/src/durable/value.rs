@@ -16,7 +16,8 @@
 //!
 //! Pieces, in order: length (not 0), bytes of zeros or of unchanged content since the last piece,
 //! the bytes; a 0 ends them. Fields, in order: 1 and name and value; 2, name, length and pieces of
-//! a large value; 3 and name of a removed field (in a change only); a 0 ends them.
+//! a large value; 3 and name of a removed field (in a change only); a 0 ends them. Of a large
+//! sorted set, the columns of one order stand for those of both.
 //!
 //! Invariant:
 //! - **DV1** A parsed value is safe to build: lengths are within the engine's bounds, pieces within
@@ -27,7 +28,7 @@ use std::num::NonZero;
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
     Attributes, Body, BodyRef, Chunked, Deadline, HashBody, HashDraft, HashRef, NewValue,
-    PackedRow, RowTag, StringBody, StringRef, TypeTag, ValueRef,
+    PackedRow, RowTag, SortedDraft, SortedRef, StringBody, StringRef, TypeTag, ValueRef,
 };
 
 use super::bytes::{Input, Malformed, Sink, malformed};
@@ -133,12 +134,23 @@ pub(crate) fn put_value(out: &mut impl Sink, value: ValueRef<'_>) {
         }
         BodyRef::Row(_, row @ HashRef::Wide(_)) => {
             attributes(out, true);
-            for (field, value) in row.iter() {
+            let follows = columns_that_follow(value.body);
+            for (field, value) in row.iter().filter(|(field, _)| !follows(field)) {
                 put_field(out, field, Some(value));
             }
             out.put(&[END]);
         }
     }
+}
+
+/// Which columns of a value are not written, since the value is built without them: those of the
+/// second order of a sorted set that has both.
+pub(super) fn columns_that_follow(body: BodyRef<'_>) -> impl Fn(&[u8]) -> bool {
+    let set = match body {
+        BodyRef::Row(RowTag::SortedSet, row) => Some(SortedRef::new(row)),
+        _ => None,
+    };
+    move |column| set.is_some_and(|set| set.follows(column))
 }
 
 /// Writes the length of a string and those of its bytes that `ranges` shows, in order.
@@ -280,14 +292,18 @@ fn take_fields<'a>(
             return malformed("fields are out of order");
         }
         last = Some(field);
+        let is_sorted = tag == RowTag::SortedSet;
         match kind {
             SET => {
-                input.string(COLUMN_BYTES_MAX)?;
+                let value = input.string(COLUMN_BYTES_MAX)?;
+                if is_sorted && !SortedRef::is_column(field, value) {
+                    return malformed("a sorted set has another column");
+                }
             }
-            SET_LARGE => {
+            SET_LARGE if !is_sorted => {
                 take_pieces(input)?;
             }
-            GONE if change => {}
+            GONE if change && (!is_sorted || SortedDraft::is_name(field)) => {}
             _ => return malformed("a field has a kind that this version does not know"),
         }
     }
@@ -345,6 +361,27 @@ fn change_fields<'o>(mut draft: HashDraft<'o>, mut fields: Input<'_>) -> HashDra
     }
 }
 
+/// Applies parsed changes to the draft of a sorted set, whatever its form.
+fn change_sorted<'o>(mut draft: SortedDraft<'o>, mut columns: Input<'_>) -> SortedDraft<'o> {
+    loop {
+        let kind = columns.byte().expect(PARSED);
+        if kind == END {
+            return draft;
+        }
+        let name = columns.string(FIELD_BYTES_MAX).expect(PARSED);
+        let value = match kind {
+            SET => Some(columns.string(COLUMN_BYTES_MAX).expect(PARSED)),
+            _ => None,
+        };
+        draft.repeat(name, value);
+    }
+}
+
+/// Whether a row of this type may have this content.
+fn is_sound(tag: RowTag, row: &PackedRow) -> bool {
+    tag != RowTag::SortedSet || SortedRef::is_sound(HashRef::Packed(row.as_bytes()))
+}
+
 impl<'a> ValueView<'a> {
     /// Builds a whole value.
     pub(crate) fn build(self) -> Result<NewValue<'a>, Malformed> {
@@ -352,9 +389,12 @@ impl<'a> ValueView<'a> {
             Content::Flat(bytes) => Body::string(bytes),
             Content::Pieces(length, pieces) => large(length, pieces).into(),
             Content::Packed(tag, block) => match PackedRow::checked(block) {
-                Some(row) => Body::Row(tag, HashBody::Packed(row)),
-                None => return malformed("the block of a row is broken"),
+                Some(row) if is_sound(tag, &row) => Body::Row(tag, HashBody::Packed(row)),
+                _ => return malformed("the block of a row is broken"),
             },
+            Content::Fields(RowTag::SortedSet, fields) => {
+                change_sorted(SortedDraft::new(None), fields).finish()
+            }
             Content::Fields(tag, fields) => {
                 change_fields(HashDraft::new(None), fields).finish_as(tag)
             }
@@ -383,6 +423,14 @@ impl<'a> ValueView<'a> {
                     }
                     _ => Body::from(column),
                 }
+            }
+            (Content::Fields(RowTag::SortedSet, fields), BodyRef::Row(RowTag::SortedSet, row)) => {
+                let draft = SortedDraft::new(Some(SortedRef::new(row)));
+                let draft = change_sorted(draft, fields);
+                if draft.is_empty() {
+                    return malformed("a change leaves no member");
+                }
+                draft.finish()
             }
             (Content::Fields(tag, fields), BodyRef::Row(was, row)) if tag == was => {
                 let draft = change_fields(HashDraft::new(Some(row)), fields);

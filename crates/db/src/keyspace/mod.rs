@@ -23,6 +23,7 @@ pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
 
 use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
+use crate::encoding::Thresholds;
 use crate::error::CommandError;
 use crate::memory::Accesses;
 use crate::options::Options;
@@ -102,6 +103,12 @@ impl<'t> Keyspace<'t> {
     #[must_use]
     pub fn now_exactly(&self) -> Microseconds {
         self.session.now
+    }
+
+    /// At which sizes Redis changes the form of a value.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        self.database.thresholds.get()
     }
 
     /// A random number of this session's generator.

@@ -22,6 +22,7 @@ mod handle;
 mod hash;
 pub mod mark;
 mod row;
+mod sorted;
 mod string;
 mod wide;
 
@@ -38,6 +39,7 @@ pub use chunked::Chunked;
 pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
+pub use sorted::{SortedDraft, SortedIter, SortedRef};
 pub use string::{FlatString, StringBody, StringRef};
 pub use wide::WideRow;
 
@@ -90,7 +92,7 @@ pub enum RowTag {
     List = TypeTag::List as u8,
     /// Members, as names without values.
     Set = TypeTag::Set as u8,
-    /// See [`TypeTag::SortedSet`].
+    /// See [`SortedRef`].
     SortedSet = TypeTag::SortedSet as u8,
     /// See [`TypeTag::Stream`].
     Stream = TypeTag::Stream as u8,

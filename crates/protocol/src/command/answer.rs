@@ -79,21 +79,23 @@ fn describe(spec: &CommandSpec, reply: &mut Reply<'_>) {
     }
 }
 
-/// First key, last key and step in the form from before key specifications.
+/// First key, last key and step in the form from before key specifications, which has no word for
+/// counted keys.
 fn key_range(specs: &[KeySpec]) -> (i64, i64, i64) {
-    let Some(first) = specs.iter().map(|keys| i64::from(keys.first)).min() else {
+    let specs = || specs.iter().filter(|keys| !keys.counted);
+    let Some(first) = specs().map(|keys| i64::from(keys.first)).min() else {
         return (0, 0, 0);
     };
     let last = |keys: &KeySpec| match i64::from(keys.last) {
         to_the_end @ ..0 => to_the_end,
         last => i64::from(keys.first) + last,
     };
-    let last = if specs.iter().any(|keys| keys.last < 0) {
-        specs.iter().map(last).min()
+    let last = if specs().any(|keys| keys.last < 0) {
+        specs().map(last).min()
     } else {
-        specs.iter().map(last).max()
+        specs().map(last).max()
     };
-    let step = specs.iter().map(|keys| i64::from(keys.step)).max();
+    let step = specs().map(|keys| i64::from(keys.step)).max();
     (first, last.unwrap_or(0), step.unwrap_or(0))
 }
 
@@ -116,6 +118,10 @@ fn describe_keys(keys: &KeySpec, reply: &mut Reply<'_>) {
     search(reply, "index", &[("index", i64::from(keys.first))]);
     reply.bulk("find_keys");
     let (last, step) = (i64::from(keys.last), i64::from(keys.step));
+    if keys.counted {
+        let fields = [("keynumidx", 0), ("firstkey", 1), ("keystep", step)];
+        return search(reply, "keynum", &fields);
+    }
     search(
         reply,
         "range",

@@ -14,7 +14,7 @@ use super::{CommandId, CommandSpec};
 const COUNT: usize = CommandId::COUNT;
 
 /// Slots of the hash table; a power of two, large enough to find a multiplier in a few trials.
-const SLOTS: usize = 4096;
+const SLOTS: usize = 16 * 1024;
 
 /// Marks an empty slot.
 const EMPTY: u8 = u8::MAX;
@@ -89,9 +89,9 @@ const fn lower(word: u64) -> u64 {
 
 const fn find_multiplier() -> u64 {
     let mut candidate: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut taken_in = [0; SLOTS];
+    let mut taken_in = [0_u8; SLOTS];
     let mut trial = 1;
-    'trials: while trial < 1000 {
+    'trials: while trial < u8::MAX {
         let mut id = 0;
         while id < COUNT {
             let slot = NAMES[id].slot(candidate);

@@ -1,13 +1,13 @@
 //! Where the keys of a command are, and which arguments of a request are keys.
 //!
-//! Every command of the table has its keys at places that follow from its number of arguments; what
-//! it does to a key may depend on options ([`KeySpec::variable`]).
+//! Keys are at places that follow from the number of arguments, or from an argument that says how
+//! many there are; what a command does to a key may depend on options ([`KeySpec::variable`]).
 
 use std::slice;
 
 use super::spec::words;
 use super::{BitmapCommand, CommandId, CommandSpec, KeyspaceCommand, StringCommand};
-use crate::Request;
+use crate::{Request, number};
 
 /// What a command may do to a key as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct KeySpec {
     pub last: i8,
     /// From one key to the next.
     pub step: u8,
+    /// Whether the argument at `first` is the number of the keys that follow it.
+    pub counted: bool,
     /// What may be done to the keys.
     pub access: KeyAccess,
     /// What may be done to their data.
@@ -77,6 +79,7 @@ impl KeySpec {
             first,
             last,
             step,
+            counted: false,
             access,
             effects: KeyEffects::of(effects),
             variable: false,
@@ -99,6 +102,13 @@ impl KeySpec {
         Self::new(first, -1, 1, access, effects)
     }
 
+    /// As many keys as the argument at `first` says, behind it.
+    pub(super) const fn counted(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        let mut keys = Self::new(first, 0, 1, access, effects);
+        keys.counted = true;
+        keys
+    }
+
     /// Every second argument from `first` on.
     pub(super) const fn pairs(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
         Self::new(first, -1, 2, access, effects)
@@ -114,10 +124,19 @@ impl KeySpec {
         self
     }
 
-    /// The index after the last key in a request of `arguments` arguments.
+    /// The index of the first key.
     #[inline]
-    fn end(&self, arguments: usize) -> usize {
-        if self.last < 0 {
+    fn start(&self) -> usize {
+        usize::from(self.first) + usize::from(self.counted)
+    }
+
+    /// The index after the last key in a request of `arguments` arguments, `count` of which are the
+    /// counted keys.
+    #[inline]
+    fn end(&self, arguments: usize, count: usize) -> usize {
+        if self.counted {
+            self.start().saturating_add(count).min(arguments)
+        } else if self.last < 0 {
             arguments
         } else {
             let end = usize::from(self.first) + self.last.unsigned_abs() as usize + 1;
@@ -144,17 +163,27 @@ pub fn keys(spec: &CommandSpec, request: Request<'_>) -> Keys {
     Keys {
         specs: spec.keys.iter(),
         arguments: request.len(),
+        count: count_of(spec.keys, request),
         next: 0,
         end: 0,
         step: 1,
     }
 }
 
+/// How many counted keys the request says to have; 0 when that makes no sense.
+#[inline]
+fn count_of(specs: &[KeySpec], request: Request<'_>) -> usize {
+    let counted = specs.iter().find(|keys| keys.counted);
+    let text = counted.and_then(|keys| request.get(usize::from(keys.first)));
+    let count = text.and_then(number::parse_u64).unwrap_or(0);
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 /// The index of the first argument of `request` that is a key.
 #[must_use]
 #[inline]
 pub fn first_key(spec: &CommandSpec, request: Request<'_>) -> Option<usize> {
-    let first = usize::from(spec.keys.first()?.first);
+    let first = spec.keys.first()?.start();
     (first < request.len()).then_some(first)
 }
 
@@ -164,6 +193,8 @@ pub struct Keys {
     /// The series that have not begun.
     specs: slice::Iter<'static, KeySpec>,
     arguments: usize,
+    /// Keys that the request counts itself.
+    count: usize,
     /// The series that has.
     next: usize,
     end: usize,
@@ -177,8 +208,8 @@ impl Iterator for Keys {
     fn next(&mut self) -> Option<usize> {
         while self.next >= self.end {
             let keys = self.specs.next()?;
-            self.next = usize::from(keys.first);
-            self.end = keys.end(self.arguments);
+            self.next = keys.start();
+            self.end = keys.end(self.arguments, self.count);
             self.step = usize::from(keys.step);
         }
         let index = self.next;
@@ -190,7 +221,7 @@ impl Iterator for Keys {
 /// The keys of `request` with what it may do to each (COMMAND GETKEYSANDFLAGS).
 pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item = KeyUse> + use<> {
     let specs: &'static [KeySpec] = spec.keys;
-    let arguments = request.len();
+    let (arguments, count) = (request.len(), count_of(specs, request));
     let varied = specs
         .iter()
         .any(|keys| keys.variable)
@@ -201,7 +232,7 @@ pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item 
             Some(varied) if keys.variable => varied,
             _ => (keys.access, keys.effects),
         };
-        let indexes = usize::from(keys.first)..keys.end(arguments);
+        let indexes = keys.start()..keys.end(arguments, count);
         indexes
             .step_by(usize::from(keys.step))
             .map(move |index| KeyUse {
@@ -289,6 +320,9 @@ mod tests {
             ("OBJECT HELP", ""),
             ("MEMORY USAGE k SAMPLES 5", "k:RO"),
             ("KRANGE - +", ""),
+            ("SINTERCARD 2 a b LIMIT 1", "a:RO+access b:RO+access"),
+            ("SINTERCARD 9 a b", "a:RO+access b:RO+access"),
+            ("SINTERCARD x a b", ""),
         ] {
             assert_eq!(uses(line), keys, "{line}");
         }

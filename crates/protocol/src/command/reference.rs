@@ -20,13 +20,15 @@ had the command, or an option of it, unless they say otherwise.
 ";
 
 /// The chapters, in page order, with what their commands have in common.
-const CHAPTERS: [(Group, &str, &str); 11] = [
+const CHAPTERS: [(Group, &str, &str); 13] = [
     (Group::Connection, "Connection", ""),
     (Group::Generic, "Keys", ""),
     (Group::String, "Strings", ""),
     (Group::Bitmap, "Bits of strings", ""),
     (Group::Hyperloglog, "HyperLogLog", ""),
     (Group::Hash, "Hashes", ""),
+    (Group::Set, "Sets", ""),
+    (Group::Sortedset, "Sorted sets", ""),
     (Group::Ordered, "Ranges of keys", ORDERED),
     (Group::Transactions, "Transactions", ""),
     (Group::Server, "Server", ""),
@@ -135,6 +137,9 @@ fn write_command(page: &mut String, spec: &CommandSpec, heading: &str) -> fmt::R
 fn write_keys(page: &mut String, keys: &KeySpec) -> fmt::Result {
     let first = keys.first;
     match (keys.last, keys.step) {
+        _ if keys.counted => {
+            write!(page, "- Keys: as many as argument {first} says, behind it")?;
+        }
         (0, _) => write!(page, "- Key: argument {first}")?,
         (-1, 1) => write!(page, "- Keys: arguments from {first} on")?,
         (-1, step) => write!(page, "- Keys: every {step}nd argument from {first} on")?,

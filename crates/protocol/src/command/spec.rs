@@ -121,6 +121,8 @@ words! {
     NoMulti = "no_multi",
     /// Answered while a script runs for long.
     AllowBusy = "allow_busy",
+    /// Its keys are not at places that follow from the number of arguments.
+    MovableKeys = "movablekeys",
 }
 
 words! {
@@ -185,6 +187,8 @@ pub enum Group {
     Ordered,
     Scripting,
     Server,
+    Set,
+    Sortedset,
     String,
     Transactions,
 }
@@ -203,6 +207,8 @@ impl Group {
             Group::Ordered => "ordered",
             Group::Scripting => "scripting",
             Group::Server => "server",
+            Group::Set => "set",
+            Group::Sortedset => "sorted-set",
             Group::String => "string",
             Group::Transactions => "transactions",
         }

@@ -10,6 +10,7 @@
 //! Deliberately absent: the environment, and anything that changes while the server runs (that is
 //! [`crate::Settings`]).
 
+mod encodings;
 mod error;
 mod field;
 mod file;
@@ -152,6 +153,9 @@ pub struct Config {
     pub max_memory: u64,
     /// `maxmemory-policy`: which keys are evicted when memory is short. Default none.
     pub eviction_policy: EvictionPolicy,
+    /// `hash-max-listpack-entries` and so on: when OBJECT ENCODING changes its answer. Defaults:
+    /// those of Redis.
+    pub thresholds: pando_db::Thresholds,
     /// `maxmemory-clients`: memory of requests before they run. Default 25 %.
     pub requests_memory: MemoryShare,
     /// `snapshots-max`: most snapshots at a time; 64, the default, at most.
@@ -259,6 +263,7 @@ impl Default for Config {
             metrics_port: None,
             max_memory: 0,
             eviction_policy: EvictionPolicy::default(),
+            thresholds: pando_db::Thresholds::default(),
             requests_memory: MemoryShare::Percent(25),
             snapshots_max: pando_db::limits::SNAPSHOTS_MAX,
             snapshots_memory: MemoryShare::Percent(25),

@@ -3,6 +3,7 @@
 use pando_db::{Durability, EngineKind, EvictionPolicy};
 
 use super::Config;
+use super::encodings;
 use super::error::{Expected, SettingError, WrongLimits};
 use super::field::{
     integer, memory, only, parse_addresses, parse_path, parse_paths, parse_percentiles,
@@ -113,9 +114,13 @@ impl Setting {
         Self::meant().chain(INERT)
     }
 
-    /// Those with a meaning here: [`SETTINGS`], then those of replication.
+    /// Those with a meaning here: [`SETTINGS`], those of replication, and those of encodings.
     pub(super) fn meant() -> impl Iterator<Item = &'static Self> {
-        SETTINGS.iter().chain(replication::SETTINGS)
+        let encodings = encodings::SETTINGS.iter();
+        SETTINGS
+            .iter()
+            .chain(replication::SETTINGS)
+            .chain(encodings)
     }
 
     /// The setting with this name, in any case.

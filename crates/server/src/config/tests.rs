@@ -222,12 +222,7 @@ fn a_stock_file_of_redis_starts_the_server() {
         inert.starts_with("settings that mean nothing here: acllog-max-len, "),
         "{inert}"
     );
-    for name in [
-        "hz",
-        "rdbchecksum",
-        "stop-writes-on-bgsave-error",
-        "zset-max-listpack-value",
-    ] {
+    for name in ["hz", "rdbchecksum", "stop-writes-on-bgsave-error"] {
         assert!(inert.contains(name), "{name} is missing in {inert}");
     }
     for own in ["port", "protected-mode", "slowlog-max-len", "save"] {

@@ -19,8 +19,10 @@ pub(super) enum Compare {
     Milliseconds(u64),
     /// Only the kind of reply and its length: the content is random.
     Shape,
-    /// A whole HSCAN in one reply: cursor 0 and pairs in any order.
+    /// A whole HSCAN or ZSCAN in one reply: cursor 0 and pairs in any order.
     ScanReply,
+    /// A whole SSCAN in one reply: cursor 0 and members in any order.
+    MembersReply,
     /// A SCAN followed to its end: the set of keys.
     Scan,
     /// A DUMP restored on the other server: the value.
@@ -59,6 +61,12 @@ pub(super) fn agree(compare: Compare, ours: &Value, theirs: &Value) -> bool {
             _ => false,
         },
         Compare::Shape => shape(ours) == shape(theirs),
+        Compare::MembersReply => match (ours, theirs) {
+            (Value::Array(ours), Value::Array(theirs)) if ours.len() == 2 && theirs.len() == 2 => {
+                ours[0] == theirs[0] && sorted(&ours[1]) == sorted(&theirs[1])
+            }
+            _ => false,
+        },
         Compare::ScanReply => match (ours, theirs) {
             (Value::Array(ours), Value::Array(theirs)) if ours.len() == 2 && theirs.len() == 2 => {
                 ours[0] == theirs[0] && sorted_pairs(&ours[1]) == sorted_pairs(&theirs[1])

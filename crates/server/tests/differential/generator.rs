@@ -3,6 +3,8 @@
 //! Deliberately absent: deadlines that could pass while the test runs (they are far away or long
 //! past), since the two servers do not share a clock.
 
+mod sets;
+
 use fastrand::Rng;
 
 use super::compare::Compare;
@@ -25,21 +27,30 @@ const KEYS: usize = 24;
 /// Milliseconds since the Unix epoch in the year 2100: a deadline that does not pass.
 const FAR_MS: u64 = 4_102_444_800_000;
 
+/// What SCAN asks for.
+const TYPES: [&str; 5] = ["string", "hash", "list", "set", "zset"];
+
 type Family = fn(&mut Generator) -> Step;
 
 /// Families with their weights.
-const FAMILIES: [(u32, Family); 10] = [
+const FAMILIES: [(u32, Family); 12] = [
     (30, Generator::string),
     (14, Generator::number),
     (14, Generator::bitmap),
     (6, Generator::hyperloglog),
     (24, Generator::hash),
+    (24, Generator::set_of_members),
+    (40, Generator::sorted_set),
     (20, Generator::key),
     (14, Generator::expiry),
     (6, Generator::transaction),
     (6, Generator::connection),
     (3, Generator::garbage),
 ];
+
+fn number(word: &[u8]) -> Option<i64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
 
 macro_rules! args {
     ($($argument:expr),* $(,)?) => { vec![$(Vec::<u8>::from($argument)),*] };
@@ -87,7 +98,7 @@ impl Generator {
     fn spoil(&mut self, mut step: Step) -> Step {
         let special = matches!(
             step.compare,
-            Compare::Scan | Compare::ScanReply | Compare::Dump
+            Compare::Scan | Compare::ScanReply | Compare::MembersReply | Compare::Dump
         );
         if special {
             return step;
@@ -113,14 +124,36 @@ impl Generator {
 
     /// Takes out what would make a server wait: deadlines that pass while the test runs, replicas
     /// that do not exist, endless replies.
-    fn tame(arguments: &mut [Vec<u8>]) {
+    fn tame(arguments: &mut Vec<Vec<u8>>) {
         let name = arguments[0].to_ascii_lowercase();
         if name == b"wait" && arguments.len() == 3 {
             arguments[1] = b"0".to_vec();
         }
         // Redis answers a large negative count with as many fields, whatever memory that takes.
-        if name == b"hrandfield" && arguments.get(2).is_some_and(|count| count.len() > 3) {
+        let picks = [&b"hrandfield"[..], b"srandmember", b"zrandmember"];
+        if picks.contains(&&name[..]) && arguments.get(2).is_some_and(|count| count.len() > 3) {
             arguments[2] = b"-9".to_vec();
+        }
+        // Which members are left is up to the server.
+        if name == b"spop" {
+            let count = arguments.get(2).map_or(Some(1), |count| number(count));
+            if count.is_some_and(|count| (1..1000).contains(&count)) {
+                arguments.truncate(2);
+                arguments.push(b"1000".to_vec());
+            }
+        }
+        // WITHSCORE is newer than the peer.
+        if [&b"zrank"[..], b"zrevrank"].contains(&&name[..]) {
+            arguments.truncate(3);
+        }
+        // The scores of these keys are all one.
+        if name == b"zadd"
+            && arguments[1..]
+                .first()
+                .is_some_and(|key| key.starts_with(b"y"))
+        {
+            let scores = arguments.iter_mut().skip(2).step_by(2);
+            scores.for_each(|score| *score = b"0".to_vec());
         }
         for index in 1..arguments.len() {
             let least: i64 = match name.as_slice() {
@@ -133,8 +166,7 @@ impl Generator {
                 },
                 _ => continue,
             };
-            let time = std::str::from_utf8(&arguments[index]);
-            let time = time.ok().and_then(|time| time.parse::<i64>().ok());
+            let time = number(&arguments[index]);
             if time.is_some_and(|time| (1..least).contains(&time)) {
                 arguments[index] = least.to_string().into_bytes();
             }
@@ -152,7 +184,7 @@ impl Generator {
     /// A key; strings, numbers and hashes prefer keys of their own, so that types meet sometimes.
     fn key_of(&mut self, kind: u8) -> Vec<u8> {
         let kind = if self.one_in(12) {
-            self.pick(b"snhbp")
+            self.pick(b"snhbpez")
         } else {
             kind
         };
@@ -167,7 +199,7 @@ impl Generator {
     }
 
     fn any_key(&mut self) -> Vec<u8> {
-        let kind = self.pick(b"snhbp");
+        let kind = self.pick(b"snhbpez");
         self.key_of(kind)
     }
 
@@ -620,7 +652,7 @@ impl Generator {
                 let pattern = self.pick(&["*", "s*", "*1*"]);
                 let mut arguments = args!["0", "MATCH", pattern, "COUNT", "7"];
                 if self.one_in(3) {
-                    arguments.extend(args!["TYPE", self.pick(&["string", "hash", "list"])]);
+                    arguments.extend(args!["TYPE", self.pick(&TYPES)]);
                 }
                 self.step("scan", arguments, Compare::Scan)
             }

@@ -25,12 +25,18 @@ pub(super) fn reason(
             }
             _ => None,
         },
-        b"hscan" if is_unknown_cursor(ours) => {
-            Some("HSCAN: a cursor that the server has not given out is an error")
+        b"hscan" | b"sscan" | b"zscan" if is_unknown_cursor(ours) => {
+            Some("HSCAN, SSCAN, ZSCAN: a cursor that the server has not given out is an error")
         }
         b"object" if word(1).as_deref() == Some(b"refcount") => {
             let counts = matches!((ours, theirs), (Value::Integer(_), Value::Integer(_)));
             counts.then_some("OBJECT REFCOUNT: Redis shares small integers until they are copied")
+        }
+        b"object"
+            if *ours == Value::Bulk(b"listpack".to_vec())
+                && *theirs == Value::Bulk(b"hashtable".to_vec()) =>
+        {
+            Some("OBJECT ENCODING: small sets are listpacks, as in Redis 7.2")
         }
         b"object" if word(1).as_deref() == Some(b"encoding") => {
             let written = arguments

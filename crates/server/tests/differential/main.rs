@@ -348,10 +348,22 @@ impl Run {
     fn compare_key(&mut self, key: &[u8]) {
         let kind = self.both(&[b"TYPE", key], Compare::Exact);
         self.both(&[b"PTTL", key], Compare::Milliseconds(3_000));
-        if kind == Value::Simple("hash".into()) {
-            self.both(&[b"HGETALL", key], Compare::Map);
-        } else {
-            self.both(&[b"GET", key], Compare::Exact);
+        match kind {
+            Value::Simple(kind) if kind == b"hash" => {
+                self.both(&[b"HGETALL", key], Compare::Map);
+            }
+            Value::Simple(kind) if kind == b"set" => {
+                self.both(&[b"SMEMBERS", key], Compare::Unordered);
+            }
+            Value::Simple(kind) if kind == b"zset" => {
+                self.both(
+                    &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
+                    Compare::Exact,
+                );
+            }
+            _ => {
+                self.both(&[b"GET", key], Compare::Exact);
+            }
         }
     }
 

@@ -23,6 +23,7 @@ pub(super) fn by_integer(
     let field = request.arg(2);
     let increment = number::parse_i64(request.arg(3)).ok_or(CommandError::NotAnInteger)?;
     check_field(field)?;
+    let thresholds = keyspace.thresholds();
     let sum = keyspace.try_update(request.arg(1), |old| {
         let hash = old.map(hash_of).transpose()?;
         let present = match hash.and_then(|hash| hash.get(field)) {
@@ -41,6 +42,7 @@ pub(super) fn by_integer(
                 hash,
                 field,
                 &Detached::new(sum.to_string().into_bytes()),
+                &thresholds,
             ),
             sum,
         ))
@@ -61,6 +63,7 @@ pub(super) fn by_float(
         return Err(CommandError::NotFinite);
     }
     check_field(field)?;
+    let thresholds = keyspace.thresholds();
     let sum = keyspace.try_update(request.arg(1), |old| {
         let hash = old.map(hash_of).transpose()?;
         let present = match hash.and_then(|hash| hash.get(field)) {
@@ -72,7 +75,13 @@ pub(super) fn by_float(
         };
         let sum = present.checked_add(increment)?.to_human();
         Ok((
-            set_field(old, hash, field, &Detached::new(sum.as_bytes())),
+            set_field(
+                old,
+                hash,
+                field,
+                &Detached::new(sum.as_bytes()),
+                &thresholds,
+            ),
             sum,
         ))
     })?;

@@ -16,19 +16,21 @@
 mod get;
 mod increment;
 mod random;
-mod scan;
 mod set;
 #[cfg(test)]
 mod tests;
 
-use pando_engine::{Attributes, Decision, HashDraft, HashRef, NewValue, ValueRef, limits};
+use pando_engine::{
+    Attributes, Decision, HashDraft, HashRef, NewValue, StringRef, ValueRef, limits,
+};
 use pando_protocol::command::HashCommand;
 use pando_protocol::{Reply, Request};
 
-use super::detached::Detached;
-use crate::encoding;
+use super::detached::{Detached, reply_bulk};
+use super::scanning::{self, Scanned};
+use crate::encoding::{self, Thresholds};
 use crate::error::CommandError;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, hash_of};
 use crate::progress::Handled;
 
 /// Runs a command of this family.
@@ -54,7 +56,7 @@ pub(super) fn execute(
         HashCommand::Hincrby => increment::by_integer(keyspace, request, reply),
         HashCommand::Hrandfield => random::fields(keyspace, request, reply),
         HashCommand::Hincrbyfloat => increment::by_float(keyspace, request, reply),
-        HashCommand::Hscan => scan::scan(keyspace, request, reply),
+        HashCommand::Hscan => scanning::scan::<Fields>(keyspace, request, reply),
     }
 }
 
@@ -71,14 +73,43 @@ fn check_field(field: &[u8]) -> Result<(), CommandError> {
     }
 }
 
+/// The fields of a hash, for HSCAN.
+struct Fields;
+
+impl Scanned for Fields {
+    type Beside<'h> = StringRef<'h>;
+    const HAS_VALUES: bool = true;
+    const ELEMENTS: usize = 1;
+
+    fn members<'h>(
+        value: ValueRef<'h>,
+        start: &[u8],
+    ) -> Result<impl Iterator<Item = (&'h [u8], StringRef<'h>)>, CommandError> {
+        Ok(hash_of(value)?.iter_from(start))
+    }
+
+    fn bytes(beside: StringRef<'_>) -> usize {
+        beside.len()
+    }
+
+    fn write(beside: StringRef<'_>, reply: &mut Reply<'_>) {
+        reply_bulk(reply, beside);
+    }
+}
+
 /// The decision that stores `draft` as the hash at the key (H1, H2, H3). `long`: something was
-/// written that [`encoding::is_long`].
-fn replace(old: Option<ValueRef<'_>>, draft: HashDraft<'_>, long: bool) -> Decision<'static> {
+/// written that [`Thresholds::is_long_field`].
+fn replace(
+    old: Option<ValueRef<'_>>,
+    draft: HashDraft<'_>,
+    long: bool,
+    thresholds: &Thresholds,
+) -> Decision<'static> {
     if draft.is_empty() {
         return Decision::Remove;
     }
     let mut attributes = old.map_or_else(Attributes::default, |value| value.attributes);
-    if long || draft.len() > encoding::LISTPACK_ENTRIES_MAX {
+    if long || draft.len() as u64 > thresholds.hash_max_listpack_entries {
         attributes.encoding = encoding::HASHTABLE;
     }
     Decision::Write(NewValue::new(draft.finish()).with(attributes))
@@ -90,8 +121,10 @@ fn set_field(
     hash: Option<HashRef<'_>>,
     field: &[u8],
     value: &Detached<'_>,
+    thresholds: &Thresholds,
 ) -> Decision<'static> {
     let mut draft = HashDraft::new(hash);
     draft.set_body(field, value.body());
-    replace(old, draft, encoding::is_long(field, value.as_ref().len()))
+    let long = thresholds.is_long_field(field, value.as_ref().len());
+    replace(old, draft, long, thresholds)
 }

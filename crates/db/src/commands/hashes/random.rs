@@ -1,19 +1,14 @@
 //! Random fields: HRANDFIELD. Fields are picked by rank, so a pick costs O(log fields).
 
-use std::collections::HashSet;
-
 use pando_engine::{HashRef, StringRef};
-use pando_protocol::number;
 use pando_protocol::{Reply, Request, RespVersion};
 
 use crate::commands::detached::reply_bulk;
+use crate::commands::picks::{self, distinct_ranks};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::{Handled, Progress};
-
-/// From this share of the fields on, walking all of them is cheaper than picking by rank.
-const WALK_SHARE: usize = 4;
 
 /// HRANDFIELD key [count [WITHVALUES]]
 pub(super) fn fields(
@@ -29,13 +24,7 @@ pub(super) fn fields(
         })?;
         return Ok(Progress::Done);
     }
-    let count = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    if count == i64::MIN {
-        return Err(CommandError::CountBetween {
-            least: -i64::MAX,
-            most: i64::MAX,
-        });
-    }
+    let count = picks::count(request.arg(2))?;
     let with_values = request.len() == 4 && request.is(3, "WITHVALUES");
     if request.len() > 3 && !with_values {
         return Err(CommandError::Syntax);
@@ -49,7 +38,7 @@ pub(super) fn fields(
             return Ok(());
         };
         let mut output = Output { reply, with_values };
-        let picks = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+        let picks = picks::how_many(count);
         if count < 0 {
             output.repeated(hash, picks, &mut random)
         } else {
@@ -117,7 +106,7 @@ impl Output<'_, '_> {
         }
         self.begin(picks);
         let ranks = distinct_ranks(picks, len, random);
-        if picks >= len / WALK_SHARE {
+        if picks >= len / picks::WALK_SHARE {
             let mut ranks = ranks.into_iter().peekable();
             for (rank, entry) in hash.iter().enumerate() {
                 if ranks.next_if_eq(&rank).is_some() {
@@ -130,19 +119,4 @@ impl Output<'_, '_> {
             }
         }
     }
-}
-
-/// `count` different numbers below `bound` in rising order, every choice equally likely. O(count
-/// log count): Floyd's algorithm, which draws each number once.
-fn distinct_ranks(count: usize, bound: usize, random: &mut fastrand::Rng) -> Vec<usize> {
-    let mut chosen = HashSet::with_capacity(count);
-    for highest in bound - count..bound {
-        let rank = random.usize(..=highest);
-        if !chosen.insert(rank) {
-            chosen.insert(highest);
-        }
-    }
-    let mut ranks: Vec<_> = chosen.into_iter().collect();
-    ranks.sort_unstable();
-    ranks
 }

@@ -7,7 +7,6 @@ use pando_protocol::{Reply, Request};
 
 use super::{check_field, replace, set_field};
 use crate::commands::detached::Detached;
-use crate::encoding::is_long;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 use crate::progress::{Handled, Progress};
@@ -30,10 +29,11 @@ pub(super) fn several(
             .step_by(2)
             .zip(request.args_from(3).step_by(2))
     };
+    let thresholds = keyspace.thresholds();
     let mut long = false;
     for (field, value) in pairs() {
         check_pair(keyspace, field, value)?;
-        long |= is_long(field, value.len());
+        long |= thresholds.is_long_field(field, value.len());
     }
     let is_large = |value: &[u8]| value.len() > COLUMN_FLAT_BYTES_MAX;
     let values = request.args_from(3).step_by(2);
@@ -53,7 +53,7 @@ pub(super) fn several(
                 draft.set(field, value)
             });
         }
-        Ok((replace(old, draft, long), created))
+        Ok((replace(old, draft, long, &thresholds), created))
     })?;
     if command == HashCommand::Hmset {
         reply.ok();
@@ -72,12 +72,13 @@ pub(super) fn if_absent(
     let (field, value) = (request.arg(2), request.arg(3));
     check_pair(keyspace, field, value)?;
     let value = Detached::new(value);
+    let thresholds = keyspace.thresholds();
     let created = keyspace.try_update(request.arg(1), |old| {
         let hash = old.map(hash_of).transpose()?;
         if hash.is_some_and(|hash| hash.get(field).is_some()) {
             return Ok((Decision::Keep, false));
         }
-        Ok((set_field(old, hash, field, &value), true))
+        Ok((set_field(old, hash, field, &value, &thresholds), true))
     })?;
     reply.integer(i64::from(created));
     Ok(Progress::Done)
@@ -89,6 +90,7 @@ pub(super) fn remove(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
+    let thresholds = keyspace.thresholds();
     let removed = keyspace.try_update(request.arg(1), |old| {
         let Some(hash) = old.map(hash_of).transpose()? else {
             return Ok((Decision::Keep, 0));
@@ -101,7 +103,7 @@ pub(super) fn remove(
         let decision = if removed == 0 {
             Decision::Keep
         } else {
-            replace(old, draft, false)
+            replace(old, draft, false, &thresholds)
         };
         Ok((decision, removed))
     })?;

@@ -8,7 +8,11 @@ use pando_protocol::RespVersion;
 
 use crate::Options;
 use crate::commands::testing::{START_MS, Shell, seed};
-use crate::encoding::{HASHTABLE, LISTPACK_ENTRIES_MAX, LISTPACK_ITEM_BYTES_MAX};
+use crate::encoding::HASHTABLE;
+
+/// Those of Redis.
+const LISTPACK_ENTRIES_MAX: usize = 512;
+const LISTPACK_ITEM_BYTES_MAX: usize = 64;
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 

@@ -93,7 +93,7 @@ pub(super) fn restore(
     let is_past = ttl != 0 && deadline <= now;
     let attributes = Attributes {
         deadline: (ttl != 0).then_some(Deadline(deadline as u64)),
-        encoding: decoded.encoding(),
+        encoding: decoded.encoding(&keyspace.thresholds()),
         ..Attributes::default()
     };
     let mut value = NewValue::new(decoded.body).with(attributes);

@@ -2,7 +2,9 @@
 
 use std::num::NonZero;
 
-use pando_engine::{Attributes, Body, Chunked, Deadline, HashDraft, NewValue};
+use pando_engine::{
+    Attributes, Body, Chunked, Deadline, HashDraft, NewValue, RowTag, SortedDraft, SortedRef,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -183,6 +185,61 @@ fn small_changes_of_large_values_have_small_records() {
     let whole = took(None);
     let difference = (0..1_000).map(|_| took(Some(&wide))).min().unwrap();
     assert!(difference < whole / 50, "{difference:?}, {whole:?}");
+}
+
+/// A member's new score is one column in a record, and a whole sorted set is written in one order.
+#[test]
+fn sorted_sets_are_written_in_one_order() {
+    let set_of = |value: &NewValue<'_>| -> Vec<(Vec<u8>, f64)> {
+        let BodyRef::Row(RowTag::SortedSet, row) = value.body.as_ref() else {
+            panic!("a sorted set")
+        };
+        let entries = SortedRef::new(row).iter_from_rank(0);
+        entries
+            .map(|(member, score)| (member.to_vec(), score))
+            .collect()
+    };
+    let mut large = SortedDraft::new(None);
+    for number in 0..5_000_u32 {
+        large.set(format!("member{number}").as_bytes(), f64::from(number % 70));
+    }
+    let large = NewValue::new(large.finish());
+    let whole = record_of(None, &large);
+    assert!(whole.len() < 5_000 * 24, "{}", whole.len());
+    assert_eq!(set_of(&replay(&whole, None)), set_of(&large));
+
+    let BodyRef::Row(_, row) = large.body.as_ref() else {
+        panic!("a sorted set")
+    };
+    let mut draft = SortedDraft::new(Some(SortedRef::new(row)));
+    draft.set(b"member7", 1e9);
+    draft.remove(b"member8");
+    draft.set(b"new", -1.0);
+    let changed = NewValue::new(draft.finish());
+    let bytes = record_of(Some(&large), &changed);
+    assert!(bytes.len() < 90, "{}", bytes.len());
+    assert_eq!(set_of(&replay(&bytes, Some(&large))), set_of(&changed));
+
+    // Columns of another form, and scores that are none.
+    for column in [
+        "\u{1}\u{1}x\0",
+        "\u{1}\u{2}ma\u{2}xx",
+        "\u{1}\u{a}s\u{7f}\u{7f}1234567\0",
+    ] {
+        let mut foreign = Vec::new();
+        put_head(&mut foreign, PUT, KEY, version(0x0105));
+        foreign.string(b"key");
+        value::put_attributes(
+            &mut foreign,
+            TypeTag::SortedSet,
+            true,
+            Attributes::default(),
+        );
+        foreign.extend_from_slice(column.as_bytes());
+        foreign.push(0);
+        let taken = take(&mut Input(&foreign));
+        assert_eq!(taken.is_err(), !column.contains("123"), "{column:?}");
+    }
 }
 
 /// One edit of a value.

@@ -10,7 +10,9 @@ mod host;
 mod hyperloglog;
 mod keys;
 mod ordered;
+mod sets;
 mod snapshots;
+mod sorted;
 mod strings;
 
 pub use bitmaps::BitmapCommand;
@@ -21,12 +23,14 @@ pub use host::HostCommand;
 pub use hyperloglog::HyperloglogCommand;
 pub use keys::KeyCommand;
 pub use ordered::OrderedCommand;
+pub use sets::SetCommand;
+pub use sorted::SortedCommand;
 pub use strings::StringCommand;
 
 use super::CommandSpec;
 
 /// The families, in the order of [`super::CommandId`]'s numbers.
-pub(super) static FAMILIES: [&[CommandSpec]; 9] = [
+pub(super) static FAMILIES: [&[CommandSpec]; 11] = [
     connection::COMMANDS,
     host::COMMANDS,
     database::COMMANDS,
@@ -36,4 +40,6 @@ pub(super) static FAMILIES: [&[CommandSpec]; 9] = [
     keys::COMMANDS,
     hashes::COMMANDS,
     ordered::COMMANDS,
+    sets::COMMANDS,
+    sorted::COMMANDS,
 ];
