@@ -5,6 +5,8 @@
 pub(crate) enum Fault {
     /// Nodes change without a mark (CL1 marked-before).
     Unmarked,
+    /// Leaves are judged and changed without their latch (CX2 leaf-latched).
+    Unlatched,
     /// A parent is not looked at again once its child is known (CL3 coupled).
     Uncoupled,
     /// The beginning of an entry is loaded before its end (CL4 past-stands).

@@ -6,7 +6,7 @@
 //!
 //! | state | writer | readers |
 //! |---|---|---|
-//! | a latch | the writer, who marks it before it changes a node (CL1) | everyone, before and after |
+//! | a latch | a writer, who locks it before it judges a leaf that others may change (CX2 leaf-latched), and marks it before it changes a node (CL1) | everyone, before and after |
 //!
 //! - **CL1 marked-before** Whoever changes a node has locked and marked its latch before the first
 //!   store, and releases it after the last one of the whole change. So what a reader has loaded
@@ -47,6 +47,17 @@ impl Latches {
         (mixed >> 40) as usize % LATCHES
     }
 
+    /// Locks the latch of the node at `at`; others judge and change it neither (CX2 leaf-latched).
+    pub(crate) fn latch(&self, at: Offset) -> Latched<'_> {
+        if canary::has(Fault::Unlatched) {
+            return Latched(None);
+        }
+        let latch = &self.0[Self::index(at)];
+        // Acquires what the last one who had it has stored.
+        latch.lock();
+        Latched(Some(latch))
+    }
+
     /// A watch of the node at `at`, which nobody changes at that moment.
     #[inline]
     pub(crate) fn watch(&self, at: Offset) -> Watch<'_> {
@@ -69,6 +80,35 @@ impl Watch<'_> {
     pub(crate) fn holds(self) -> bool {
         self.0
             .is_none_or(|(latch, version)| latch.unchanged_since(version))
+    }
+}
+
+/// A latch that somebody has locked, until it is dropped.
+pub(crate) struct Latched<'l>(Option<&'l VersionLock>);
+
+impl Latched<'_> {
+    /// Before the first store to the node (CL1 marked-before).
+    pub(crate) fn mark(&self) {
+        if let Some(latch) = self.0
+            && !canary::has(Fault::Unmarked)
+        {
+            latch.mark_inserting();
+        }
+    }
+
+    /// After the last store: readers see what was changed, and the latch stays locked.
+    pub(crate) fn publish(&self) {
+        if let Some(latch) = self.0 {
+            latch.publish();
+        }
+    }
+}
+
+impl Drop for Latched<'_> {
+    fn drop(&mut self) {
+        if let Some(latch) = self.0 {
+            latch.unlock();
+        }
     }
 }
 

@@ -51,10 +51,11 @@
 //!
 //! [`Cdds`] is the same behind the contract of all engines (`pando-engine`).
 //!
-//! Any number of threads read beside the writer, each with a [`Reader`], without a lock.
+//! Any number of threads read beside writers, each with a [`Reader`], without a lock. Writers of an
+//! engine change different leaves at the same time (`leaf.rs`); splits, merges and commits have the
+//! tree for themselves.
 //!
-//! Deliberately absent, for now: several writers at a time, a sorted layout and inner nodes in DRAM
-//! to measure against.
+//! Deliberately absent, for now: a sorted layout and inner nodes in DRAM to measure against.
 
 mod canary;
 mod change;
@@ -63,6 +64,7 @@ mod clean;
 mod compact;
 mod engine;
 mod latch;
+mod leaf;
 pub mod limits;
 mod node;
 mod pick;

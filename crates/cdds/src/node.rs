@@ -624,7 +624,11 @@ impl<'p, M: Pmem> Node<'p, M> {
         if !self.is_leaf() {
             return 0;
         }
-        let key = self.key(entry.record).unwrap_or_default();
+        self.home_of(self.key(entry.record).unwrap_or_default())
+    }
+
+    /// The same of a key, in a leaf.
+    pub(crate) fn home_of(self, key: &[u8]) -> u64 {
         home_of(fingerprint_of(key), self.slots)
     }
 }

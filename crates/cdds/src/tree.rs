@@ -42,6 +42,7 @@ pub(crate) const ANCHOR_SLOTS: u64 = (SNAPSHOTS_MAX + HELD_MAX) as u64 + 4;
 /// Root words of snapshots.
 const SNAPSHOT_WORDS: std::ops::Range<u64> = 4..4 + SNAPSHOTS_MAX as u64;
 
+const CHANGE_FENCE: Mark = Mark("tree: fence of changes");
 const ROOT_FLUSH: Mark = Mark("root words: flush");
 const ROOT_FENCE: Mark = Mark("root words: fence");
 
@@ -258,6 +259,11 @@ impl<M: Pmem> Tree<M> {
         Ok(())
     }
 
+    /// Whether the open epoch may store.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// Lets what changes from now on belong to `epoch`, if that is later than the open one: several
     /// epochs may be open, and are committed as one.
     pub(crate) fn advance(&mut self, epoch: LogEpoch) -> Result<(), Error> {
@@ -326,6 +332,12 @@ impl<M: Pmem> Tree<M> {
         self.settle_horizon();
         self.end_cleaning()?;
         Ok(committed)
+    }
+
+    /// Waits for what this thread has flushed: another one may commit it.
+    pub(crate) fn fence(&self) {
+        self.pool.memory().mark(CHANGE_FENCE);
+        self.pool.memory().fence();
     }
 
     /// The value of a key.

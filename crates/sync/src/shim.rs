@@ -59,6 +59,12 @@ pub use crate::lock;
 #[cfg(shuttle)]
 pub use modelled::lock;
 
+/// The threads of a model of random schedules, or the system's.
+#[cfg(shuttle)]
+pub use shuttle::thread;
+#[cfg(not(shuttle))]
+pub use std::thread;
+
 /// Whether this build is for a model, whose nodes are small so that structures change often.
 pub const MODEL: bool = cfg!(any(loom, shuttle));
 

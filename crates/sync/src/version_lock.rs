@@ -15,8 +15,8 @@
 //! | 4 | root of its tree | owner, [`VersionLock::set_root`] | descents |
 //! | 5 | border node | constructor | descents |
 //! | 6 | interior node right above border nodes | constructor | descents |
-//! | 8–37 | vinsert, +1 per unlock after `mark_inserting` | owner, at unlock | readers |
-//! | 38–63 | vsplit, +1 per unlock after `mark_splitting` | owner, at unlock | readers |
+//! | 8–37 | vinsert, +1 per unlock or publish after `mark_inserting` | owner, then | readers |
+//! | 38–63 | vsplit, +1 per unlock or publish after `mark_splitting` | owner, then | readers |
 //!
 //! Invariants:
 //! - **L1 owner-writes-word** Only the owner of the lock changes the word, except the locked bit
@@ -249,10 +249,22 @@ impl VersionLock {
     /// Releases the lock in one store, counting what was marked. The caller owns the lock (L1).
     #[inline]
     pub fn unlock(&self) {
+        self.publish_and(!LOCKED);
+    }
+
+    /// Counts and takes back what was marked, and keeps the lock: readers see what was changed. The
+    /// caller owns the lock (L1).
+    #[inline]
+    pub fn publish(&self) {
+        self.publish_and(!0);
+    }
+
+    #[inline]
+    fn publish_and(&self, kept: u64) {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert_ne!(word, POISON, "a reclaimed node is being unlocked");
         debug_assert!(word & LOCKED != 0, "unlocked by one who does not own it");
-        let mut next = word & !(LOCKED | DIRTY);
+        let mut next = word & !DIRTY & kept;
         if word & INSERTING != 0 {
             let bumped = word.wrapping_add(1 << VINSERT_SHIFT) & VINSERT_MASK;
             next = (next & !VINSERT_MASK) | bumped;
@@ -320,6 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_published_is_read_while_the_lock_is_held() {
+        let lock = VersionLock::new(NodeKind::Border, false);
+        let first = lock.stable();
+        lock.lock();
+        lock.mark_inserting();
+        lock.publish();
+        let second = lock.stable();
+        assert!(!lock.unchanged_since(first) && lock.unchanged_since(second));
+        assert!(lock.try_lock().is_none(), "it is held");
+        lock.unlock();
+        assert!(lock.unchanged_since(second), "nothing was marked since");
+    }
+
+    #[test]
     fn marks_change_the_version_and_splits_are_told_from_inserts() {
         let lock = VersionLock::new(NodeKind::Interior, false);
         let first = lock.stable();
@@ -364,6 +390,11 @@ mod models {
     }
 
     fn reader_never_sees_a_mixture(mark: fn(&VersionLock)) {
+        reader_sees_one_state(mark, |_| ());
+    }
+
+    /// What is done after the change, with the lock held.
+    fn reader_sees_one_state(mark: fn(&VersionLock), then: fn(&Node)) {
         loom::model(move || {
             let node = Arc::new(Node {
                 version: VersionLock::new(NodeKind::Border, true),
@@ -377,6 +408,7 @@ mod models {
                     mark(&node.version);
                     node.low.store(1, Ordering::Relaxed);
                     node.high.store(1, Ordering::Relaxed);
+                    then(&node);
                     node.version.unlock();
                 })
             };
@@ -394,6 +426,16 @@ mod models {
     fn a_validated_reader_never_sees_a_mixture() {
         reader_never_sees_a_mixture(VersionLock::mark_inserting);
         reader_never_sees_a_mixture(VersionLock::mark_splitting);
+    }
+
+    #[test]
+    fn two_changes_under_one_lock_are_seen_one_by_one() {
+        reader_sees_one_state(VersionLock::mark_inserting, |node| {
+            node.version.publish();
+            node.version.mark_inserting();
+            node.low.store(2, Ordering::Relaxed);
+            node.high.store(2, Ordering::Relaxed);
+        });
     }
 
     #[test]

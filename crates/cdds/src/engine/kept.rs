@@ -7,10 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use pando_engine::TreeId;
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 use super::{Cdds, OWN, State, place_of};
 use crate::limits::SNAPSHOTS_MAX;
@@ -86,7 +87,7 @@ impl Cdds {
 
     /// What is kept, oldest first.
     pub fn kept(&self) -> Result<Vec<KeptSnapshot>, Error> {
-        let names = self.read().names()?.into_iter();
+        let names = self.write().names()?.into_iter();
         let each = names.map(|(name, (at, about))| KeptSnapshot {
             name,
             epoch: at.epoch(),
@@ -114,7 +115,7 @@ impl Cdds {
         let snapshot = state.named(name)?;
         let newer = |at: &Snapshot| *at > snapshot;
         let lost: Vec<_> = state.tree.snapshots().filter(newer).collect();
-        if let Some(held) = state.images.snapshots().last()
+        if let Some(held) = lock(&state.images).snapshots().last()
             && held.epoch() > snapshot.epoch()
         {
             let epoch = held.epoch();
@@ -126,9 +127,9 @@ impl Cdds {
             }
         }
         state.tree.roll_back(snapshot)?;
-        state.graves = super::Graves::default();
+        state.graves = Mutex::default();
         // What was kept for the last snapshot that stays has come back.
-        state.images.forget_newest();
+        lock(&state.images).forget_newest();
         state.read_own()?;
         self.note_retained(&state);
         self.written.store(false, Ordering::Relaxed);

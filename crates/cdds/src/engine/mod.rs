@@ -14,9 +14,11 @@
 //!
 //! | field | writer | reader |
 //! |---|---|---|
-//! | `state` | updates, restores, commits, snapshots: its `RwLock` exclusively | samples, shared |
+//! | `state` | what takes the tree for itself (splits, merges, commits, snapshots, restores): its `RwLock` exclusively | updates of one leaf, counts: shared |
 //! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
 //! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
+//! | counts of a tree | updates, under `state` shared and a leaf's latch: `Relaxed` | the commit, which has `state` for itself |
+//! | `graves`, `images` | the same: their mutexes, innermost | the same |
 //! | `newest_retained` | whoever makes or drops a snapshot, under `state`: `Release` | `keeps`, `Acquire` |
 //!
 //! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
@@ -35,8 +37,13 @@
 //! - **CE6 full-changes-nothing** An update for which the pool has no room changes nothing, is told
 //!   to no hook, and returns `None`; [`CddsSession::take_refusal`] says so. A removal needs no
 //!   room.
+//! - **CE7 shared-for-a-leaf** An update that changes one leaf in place has `state` shared and the
+//!   leaf's latch (CX2 leaf-latched), under which it looks, decides, draws its version and tells
+//!   its hook: the updates of a key are told in their order. What needs more than one leaf gives
+//!   both up and begins anew with `state` for itself: a split, a merge, a deadline that changes, a
+//!   full pool, the first change of an epoch.
 //!
-//! Deliberately absent, for now: several writers at a time. A large value is stored in one piece: a
+//! Deliberately absent, for now: a large value in pieces. It is stored in one piece: a
 //! change of it costs O(size), and so does a read of a large hash.
 
 mod kept;
@@ -44,6 +51,7 @@ mod session;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod update;
 mod value;
 
 use std::collections::BTreeMap;
@@ -51,14 +59,14 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
 };
 use pando_pmem::{Mapped, Medium, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size};
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
@@ -151,12 +159,27 @@ pub struct Cdds {
 }
 
 /// A tree among others.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 struct Counted {
-    keys: u64,
+    keys: AtomicU64,
     dropped: bool,
     /// Since the last commit.
-    changed: bool,
+    changed: AtomicBool,
+}
+
+impl Counted {
+    /// A tree that came or went since the last commit.
+    fn new(dropped: bool) -> Self {
+        Self {
+            dropped,
+            changed: AtomicBool::new(true),
+            ..Self::default()
+        }
+    }
+
+    fn keys(&self) -> u64 {
+        self.keys.load(Ordering::Relaxed)
+    }
 }
 
 struct State {
@@ -165,9 +188,9 @@ struct State {
     next_tree: u32,
     /// What [`State::write_usage`] wrote last.
     usage: [u64; 2],
-    graves: Graves,
+    graves: Mutex<Graves>,
     /// Snapshots, and values kept for them.
-    images: KeptImages,
+    images: Mutex<KeptImages>,
 }
 
 impl fmt::Debug for Cdds {
@@ -199,11 +222,16 @@ impl State {
     }
 
     /// Counts keys that came and went.
-    fn count(&mut self, tree: TreeId, came: bool, went: bool) {
-        if let Some(counted) = self.trees.get_mut(&tree) {
-            counted.keys = counted.keys + u64::from(came) - u64::from(went);
-            counted.changed = true;
+    fn count(&self, tree: TreeId, came: bool, went: bool) {
+        let Some(counted) = self.trees.get(&tree).filter(|_| came != went) else {
+            return;
+        };
+        if came {
+            counted.keys.fetch_add(1, Ordering::Relaxed);
+        } else {
+            counted.keys.fetch_sub(1, Ordering::Relaxed);
         }
+        counted.changed.store(true, Ordering::Relaxed);
     }
 
     /// Reads what the engine says of itself (CE3 counted).
@@ -216,9 +244,9 @@ impl State {
                 if let (Ok(number), Ok(keys)) = (number, keys) {
                     let dropped = keys == DROPPED;
                     let counted = Counted {
-                        keys: if dropped { 0 } else { keys },
+                        keys: AtomicU64::new(if dropped { 0 } else { keys }),
                         dropped,
-                        changed: false,
+                        changed: AtomicBool::new(false),
                     };
                     found.insert(TreeId(number), counted);
                 }
@@ -242,17 +270,17 @@ impl State {
     /// Writes what has changed of it.
     fn write_own(&mut self) -> Result<(), Error> {
         for (number, counted) in &mut self.trees {
-            if !counted.changed {
+            if !*counted.changed.get_mut() {
                 continue;
             }
             let keys = if counted.dropped {
                 DROPPED
             } else {
-                counted.keys
+                counted.keys()
             };
             let place = place_of(OWN, &number.0.to_be_bytes());
             self.tree.put_in_reserve(&place, &keys.to_le_bytes())?;
-            counted.changed = false;
+            *counted.changed.get_mut() = false;
         }
         self.write_usage()
     }
@@ -284,7 +312,7 @@ impl State {
         let mut done = 0;
         while done < steps {
             let dropped = self.trees.iter().find(|(_, tree)| tree.dropped);
-            let Some((number, _)) = dropped.map(|(number, tree)| (*number, *tree)) else {
+            let Some(number) = dropped.map(|(number, _)| *number) else {
                 break;
             };
             let (mut keys, from) = (Vec::new(), place_of(number, b""));
@@ -358,7 +386,8 @@ impl Cdds {
         let mut state = self.write();
         sound(state.tree.advance(self.clock.current()));
         if sound(state.tree.make_room(random)) {
-            self.written.store(true, Ordering::Relaxed);
+            state.tree.fence();
+            self.note_written();
         }
     }
 
@@ -396,7 +425,7 @@ impl Cdds {
 
     /// What was noted under a name.
     pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
-        let state = self.read();
+        let state = self.write();
         let noted = state.tree.get(&place_of(OWN, name.as_bytes()))?;
         Ok(noted.map(<[u8]>::to_vec))
     }
@@ -410,15 +439,16 @@ impl Cdds {
         assert_ne!(name.len(), 4, "a name that is no number");
         let mut state = self.write();
         state.tree.advance(self.clock.current())?;
-        self.written.store(true, Ordering::Relaxed);
-        state
-            .tree
-            .put_in_reserve(&place_of(OWN, name.as_bytes()), bytes)
+        self.note_written();
+        let place = place_of(OWN, name.as_bytes());
+        state.tree.put_in_reserve(&place, bytes)?;
+        state.tree.fence();
+        Ok(())
     }
 
     /// Shows every key that has a deadline, the earliest first (CE5 deadlines-listed). O(these).
     pub fn deadlines(&self, mut visit: impl FnMut(Deadline, Key<'_>)) -> Result<(), Error> {
-        let state = self.read();
+        let state = self.write();
         let first = place_of(DEADLINES, b"");
         let from = Bound::Included(&first[..]);
         state.tree.scan(from, Direction::Forward, |place, _| {
@@ -519,8 +549,8 @@ impl Engine for Cdds {
             trees: BTreeMap::new(),
             next_tree: 0,
             usage: [0; 2],
-            graves: Graves::default(),
-            images: KeptImages::default(),
+            graves: Mutex::default(),
+            images: Mutex::default(),
         };
         state.read_own()?;
         clock.rise_to(state.tree.open);
@@ -547,14 +577,7 @@ impl Engine for Cdds {
         let tree = TreeId(state.next_tree);
         assert!(tree < DEADLINES, "tree numbers are used up");
         state.next_tree += 1;
-        let changed = true;
-        state.trees.insert(
-            tree,
-            Counted {
-                changed,
-                ..Counted::default()
-            },
-        );
+        state.trees.insert(tree, Counted::new(false));
         self.note_trees();
         tree
     }
@@ -564,40 +587,33 @@ impl Engine for Cdds {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         state.next_tree = state.next_tree.max(tree.0 + 1);
-        let changed = true;
-        state.trees.entry(tree).or_insert(Counted {
-            changed,
-            ..Counted::default()
-        });
+        let trees = &mut state.trees;
+        trees.entry(tree).or_insert_with(|| Counted::new(false));
         self.note_trees();
     }
 
     fn drop_tree(&self, tree: TreeId) {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
-        state.graves.drop_tree(tree);
+        lock(&state.graves).drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
-            *counted = Counted {
-                keys: 0,
-                dropped: true,
-                changed: true,
-            };
+            *counted = Counted::new(true);
         }
         self.note_trees();
     }
 
     fn len(&self, tree: TreeId) -> u64 {
-        self.read().trees.get(&tree).map_or(0, |tree| tree.keys)
+        self.read().trees.get(&tree).map_or(0, Counted::keys)
     }
 
     fn reclaimable_bytes(&self) -> usize {
-        self.read().graves.bytes()
+        lock(&self.read().graves).bytes()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         let state = self.read();
         let live = state.trees.values().filter(|tree| !tree.dropped);
-        let keys: u64 = live.clone().map(|tree| tree.keys).sum();
+        let keys: u64 = live.clone().map(Counted::keys).sum();
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
         figure("trees", "Trees that exist.", live.count() as f64);
         figure(
@@ -608,7 +624,7 @@ impl Engine for Cdds {
         figure(
             "tombstones",
             "Removed keys whose version is still remembered.",
-            state.graves.count() as f64,
+            lock(&state.graves).count() as f64,
         );
         figure(
             "committed_epoch",

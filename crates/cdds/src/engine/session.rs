@@ -12,9 +12,11 @@ use pando_engine::{
 };
 
 use pando_pmem::Mapped;
+use pando_sync::lock;
 
+use super::update::Change;
 use super::value::{deadline_of, encode, show, version_of};
-use super::{Cdds, State, listed, place_of};
+use super::{Cdds, State, place_of};
 use crate::node::View;
 use crate::record::Record;
 use crate::{Direction, Error, Reader, Snapshot};
@@ -33,13 +35,6 @@ pub struct CddsSession {
     known: (u64, BTreeSet<TreeId>),
     /// See [`Self::take_refusal`].
     refused: bool,
-}
-
-/// What an update does to the tree.
-enum Change {
-    Keep,
-    Put(ValueVersion, Vec<u8>, u8),
-    Remove(ValueVersion),
 }
 
 impl CddsSession {
@@ -63,10 +58,7 @@ impl CddsSession {
     /// Whether a change was made, or had no room.
     fn is_made(&mut self, made: Result<(), Error>) -> bool {
         match made {
-            Ok(()) => {
-                self.engine.written.store(true, Ordering::Relaxed);
-                true
-            }
+            Ok(()) => true,
             Err(Error::Full(_)) => {
                 self.refused = true;
                 false
@@ -138,59 +130,6 @@ impl State {
         }
         sound(self.tree.record_of(place, view))
     }
-
-    /// Puts or removes, and keeps the images, counts, graves and deadlines right. If there is no
-    /// room, nothing has changed.
-    fn apply(&mut self, tree: TreeId, place: &[u8], change: &Change) -> Result<(), Error> {
-        let old = self.tree.record_of(place, self.tree.present())?;
-        let was = old.map(|record| (version_of(record.value()), record.value().len()));
-        let listed_at = old.and_then(|record| deadline_of(record.value()));
-        let lists = match change {
-            Change::Put(_, stored, _) => deadline_of(stored),
-            _ => None,
-        };
-        if let Change::Put(version, ..) | Change::Remove(version) = change {
-            // A version that borrows is above the open epoch; it must not be drawn again either.
-            self.tree.pool.begin(version.epoch())?;
-        }
-        match change {
-            Change::Keep => return Ok(()),
-            Change::Put(_, stored, mark) => {
-                let listing = lists.filter(|_| lists != listed_at);
-                if let Some(deadline) = listing {
-                    self.tree.put(&listed(deadline, place), b"")?;
-                }
-                if let Err(error) = self.tree.put_marked(place, stored, *mark) {
-                    if let Some(deadline) = listing {
-                        self.tree.remove(&listed(deadline, place))?;
-                    }
-                    return Err(error);
-                }
-                self.graves.rise(place);
-                self.count(tree, was.is_none(), false);
-            }
-            Change::Remove(_) => {
-                let removed = self.tree.remove(place)?;
-                self.count(tree, false, removed);
-            }
-        }
-        if let Some(deadline) = listed_at.filter(|_| lists != listed_at) {
-            self.tree.remove(&listed(deadline, place))?;
-        }
-        if let Some((version, bytes)) = was {
-            self.images.note(version, place.len() + bytes);
-        }
-        Ok(())
-    }
-
-    /// The version that the key has now, as a value or as a removed one.
-    fn last_version(&self, place: &[u8]) -> Option<ValueVersion> {
-        let record = sound(self.tree.record_of(place, self.tree.present()));
-        match record {
-            Some(record) => Some(version_of(record.value())),
-            None => self.graves.version(place),
-        }
-    }
 }
 
 impl Point for CddsSession {
@@ -217,16 +156,13 @@ impl Point for CddsSession {
         key.check();
         let place = place_of(key.tree, key.bytes);
         let state = self.engine.read();
-        match state.record(state.tree.present(), key.tree, &place) {
+        state.look_at(key.tree, &place, |record, removed| match record {
             Some(record) => Probe::Present {
                 version: version_of(record.value()),
                 deadline: deadline_of(record.value()),
             },
-            None => match state.graves.version(&place) {
-                Some(version) => Probe::Removed(version),
-                None => Probe::Absent,
-            },
-        }
+            None => removed.map_or(Probe::Absent, Probe::Removed),
+        })
     }
 
     fn update<'d, H: CommitHook>(
@@ -237,52 +173,17 @@ impl Point for CddsSession {
     ) -> Option<ValueVersion> {
         key.check();
         let place = place_of(key.tree, key.bytes);
-        let mut guard = self.engine.write();
-        let (state, clock) = (&mut *guard, &self.engine.clock);
-        if !state.is_live(key.tree) {
-            // The write is lost, but its closure may carry a result out.
-            decide(None);
-            return None;
+        let at = (key, &place[..]);
+        if let Ok(updated) = self.engine.update_leaf(at, hook, &mut decide) {
+            return updated;
         }
-        // CE1 epochs-follow.
-        sound(state.tree.advance(clock.current()));
-        let record = state.record(state.tree.present(), key.tree, &place);
-        let (old_at, last) = (record.map(Record::at_offset), state.last_version(&place));
-        let mut forgotten = false;
-        let (change, new) = show_record(record, |old| match decide(old) {
-            Decision::Keep => (Change::Keep, None),
-            Decision::Remove => {
-                let Some(old) = old else {
-                    return (Change::Keep, None);
-                };
-                let self_driven = clock.forget(old.version);
-                forgotten = self_driven.is_some();
-                let version = self_driven.unwrap_or_else(|| clock.draw(last));
-                (Change::Remove(version), None)
-            }
-            Decision::Write(new) => {
-                new.body.check();
-                let version = clock.draw(last);
-                let stored = encode(&new.view(version));
-                (Change::Put(version, stored, new.mark), Some(new))
-            }
-        });
-        let (Change::Put(version, ..) | Change::Remove(version)) = change else {
-            return None;
-        };
-        let made = state.apply(key.tree, &place, &change);
-        if matches!(made, Ok(())) {
-            // What was replaced stays as it is until the lock is released: nobody allocates.
-            let old = old_at.and_then(|at| Record::at(&state.tree.pool, at));
-            show_record(old, |old| {
-                hook.committed(key, old, new.as_ref().map(|new| new.view(version)), version);
-            });
-            if matches!(change, Change::Remove(_)) && !forgotten {
-                state.graves.bury(&place, version);
+        match self.engine.update_alone(at, hook, &mut decide) {
+            Ok(updated) => updated,
+            Err(error) => {
+                self.is_made(Err(error));
+                None
             }
         }
-        drop(guard);
-        self.is_made(made).then_some(version)
     }
 
     fn sample<R>(
@@ -291,7 +192,8 @@ impl Point for CddsSession {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
-        let state = self.engine.read();
+        // It goes through leaves that others would change.
+        let state = self.engine.write();
         let view = state.tree.present();
         sample_in(&state, view, tree, random, read)
     }
@@ -311,11 +213,12 @@ impl Point for CddsSession {
         let clock = &self.engine.clock;
         sound(state.tree.advance(clock.current()));
         state.tree.settle_horizon();
-        let purged = state.graves.purge(clock.horizon(), steps);
+        let purged = lock(&state.graves).purge(clock.horizon(), steps);
         let freed = sound(state.free_dropped(steps - purged));
         sound(state.tree.clean(CLEANED_AT_ONCE));
+        state.tree.fence();
         if freed > 0 {
-            self.engine.written.store(true, Ordering::Relaxed);
+            self.engine.note_written();
         }
         if clock.is_self_driven() && purged + freed == 0 {
             sound(self.engine.commit_all(&mut state));
@@ -368,7 +271,10 @@ impl Restore for CddsSession {
         };
         let made = state.apply(key.tree, &place, &change);
         if matches!((&made, change), (Ok(()), Change::Remove(_))) {
-            state.graves.bury(&place, version);
+            lock(&state.graves).bury(&place, version);
+        }
+        if made.is_ok() {
+            self.engine.note_written();
         }
         drop(guard);
         self.is_made(made)
@@ -440,7 +346,7 @@ impl Ordered for CddsSession {
     }
 
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
-        let state = self.engine.read();
+        let state = self.engine.write();
         if !state.is_live(tree) {
             return Vec::new();
         }

@@ -7,7 +7,7 @@ use pando_engine::{
     Direction, Images, Key, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, TreeId,
     ValueRef, ValueVersion,
 };
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
 use super::session::{sample_in, show_record, sound};
 use super::{Cdds, CddsSession, State, place_of};
@@ -18,12 +18,12 @@ impl Snapshots for Cdds {
     fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
         assert!(epoch < self.clock.current() && self.clock.is_above_all());
         let mut state = self.write();
-        SnapshotLimit::check(state.images.snapshots().len())?;
+        SnapshotLimit::check(lock(&state.images).snapshots().len())?;
         let snapshot = Snapshot::of_epoch(epoch);
         // What is written from now on begins above the snapshot (CE1 epochs-follow).
         sound(state.tree.advance(self.clock.current()));
         state.tree.hold(epoch);
-        state.images.freeze(snapshot);
+        lock(&state.images).freeze(snapshot);
         self.note_retained(&state);
         Ok(snapshot)
     }
@@ -31,7 +31,7 @@ impl Snapshots for Cdds {
     fn release(&self, snapshot: Snapshot) {
         let mut state = self.write();
         state.tree.let_go(snapshot.epoch());
-        state.images.release(snapshot);
+        lock(&state.images).release(snapshot);
         self.note_retained(&state);
     }
 
@@ -47,7 +47,7 @@ impl Snapshots for Cdds {
     }
 
     fn images(&self, snapshot: Snapshot) -> Images {
-        self.read().images.of(snapshot)
+        lock(&self.read().images).of(snapshot)
     }
 
     fn image_trees(&self) -> Vec<TreeId> {
@@ -90,7 +90,10 @@ impl ReadAt for CddsSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         let state = self.engine.read();
-        assert!(state.images.snapshots().contains(&at), "it is not released");
+        assert!(
+            lock(&state.images).snapshots().contains(&at),
+            "it is not released"
+        );
         let view = View(at.epoch());
         sample_in(&state, view, tree, random, read)
     }

@@ -14,6 +14,7 @@
 //! | entry: flush of an erased epoch | an entry of a lost epoch is seen once the pool forgets it |
 //! | root words: flush | an acknowledged snapshot is lost, or one that was released stays |
 //! | root words: fence | the same |
+//! | tree: fence of changes | what one of two writers flushed is lost from a committed epoch (`writers.rs`) |
 //!
 //! Those of the pool and of the allocator are `pando-pmem`'s, and shown there.
 
@@ -31,7 +32,7 @@ use crate::tree::{Snapshot, Tree};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-const POOL_BYTES: u64 = 48 * 1024;
+const POOL_BYTES: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
@@ -49,7 +50,7 @@ enum Op {
 
 /// What a tree is to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct State {
+pub(super) struct State {
     present: Map,
     snapshots: Vec<Map>,
 }
@@ -101,7 +102,7 @@ impl Op {
     }
 }
 
-fn state_of(tree: &Tree<Simulated>) -> State {
+pub(super) fn state_of(tree: &Tree<Simulated>) -> State {
     let read = |view: View| {
         let mut map = Map::new();
         let scanned = tree.run(view, Bound::Unbounded, Direction::Forward, |record| {
@@ -119,9 +120,9 @@ fn state_of(tree: &Tree<Simulated>) -> State {
 }
 
 /// A run that was recorded, and the states before and after each of its operations.
-struct Run {
-    trace: Trace,
-    states: Vec<State>,
+pub(super) struct Run {
+    pub(super) trace: Trace,
+    pub(super) states: Vec<State>,
 }
 
 fn record(start: &[u64], ops: &[Op]) -> Run {
@@ -197,7 +198,11 @@ fn clean_up(tree: &mut Tree<Simulated>) -> Result<(), String> {
 }
 
 /// The first thing that is wrong after some crash.
-fn failure(trace: &Trace, states: &[State], sampling: Sampling) -> (u64, Option<String>) {
+pub(super) fn failure(
+    trace: &Trace,
+    states: &[State],
+    sampling: Sampling,
+) -> (u64, Option<String>) {
     let (mut images, mut failure) = (0, None);
     trace.crashes(Platform::Lines, |crash| {
         if failure.is_some() {
@@ -218,7 +223,7 @@ fn failure(trace: &Trace, states: &[State], sampling: Sampling) -> (u64, Option<
 }
 
 /// The memory of a tree that some random operations made.
-fn start(seed: u64) -> Vec<u64> {
+pub(super) fn start(seed: u64) -> Vec<u64> {
     let mut rng = Rng::with_seed(seed);
     let mut tree = create(Simulated::new(POOL_BYTES));
     let ops = Op::all(12);
@@ -236,7 +241,7 @@ fn start(seed: u64) -> Vec<u64> {
 }
 
 /// How much is tried, by `PANDO_CRASH_EFFORT`.
-fn effort() -> u64 {
+pub(super) fn effort() -> u64 {
     let effort = std::env::var("PANDO_CRASH_EFFORT").ok();
     effort.map_or(1, |effort| effort.parse().expect("a number"))
 }

@@ -3,6 +3,7 @@
 mod beside;
 mod crashes;
 mod model;
+mod writers;
 
 use std::sync::Arc;
 

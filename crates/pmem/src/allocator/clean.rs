@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use pando_sync::lock;
+use pando_sync::shim::lock;
 
 use super::chunk::{BlockState, Record, Use};
 use super::classes::RECORD_BYTES;

@@ -6,7 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_sync::{LogEpoch, lock};
+use pando_sync::LogEpoch;
+use pando_sync::shim::lock;
 
 use super::chunk::{BlockState, Use};
 use super::{Allocator, Slabs};

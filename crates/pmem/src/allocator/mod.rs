@@ -44,10 +44,11 @@ mod tests;
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
-use pando_sync::{LogEpoch, lock};
+use pando_sync::LogEpoch;
+use pando_sync::shim::{Mutex, MutexGuard, lock};
 
 pub use self::chunk::BlockState;
 use self::chunk::{Record, Use, descriptor_at};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::ops::Range;
 
-use pando_sync::{LogEpoch, lock};
+use pando_sync::LogEpoch;
+use pando_sync::shim::lock;
 
 use super::chunk::{BlockState, Record, Use, descriptor_at};
 use super::{Allocator, Purpose, Slabs};

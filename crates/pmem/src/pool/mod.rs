@@ -31,10 +31,10 @@ mod tests;
 mod voids;
 
 use std::fmt;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_sync::{LogEpoch, lock};
+use pando_sync::LogEpoch;
+use pando_sync::shim::{Mutex, lock};
 
 pub use self::header::{FORMAT, VoidRange};
 use self::header::{Header, SLOT_BYTES, is_chunk_size};

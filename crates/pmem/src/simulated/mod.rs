@@ -26,11 +26,9 @@ mod trace;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::thread;
 
-use pando_sync::lock;
+use pando_sync::shim::{Mutex, lock, thread};
 
 pub use images::{Choice, Image, Sampling};
 pub use trace::{Crash, MarkCount, Platform, Trace};

@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
-use std::thread::ThreadId;
+
+use pando_sync::shim::thread::ThreadId;
 
 use super::images::{Sampling, Unit};
 use super::{COMMIT_AFTER, COMMIT_BEFORE, COMMIT_FLUSH, Image};

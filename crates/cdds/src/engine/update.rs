@@ -1,0 +1,245 @@
+//! Updates: of one leaf beside others, or with the tree for itself (CE7 shared-for-a-leaf).
+
+use std::sync::atomic::Ordering;
+
+use pando_engine::{CommitHook, Decision, Key, TreeId, ValueRef, ValueVersion};
+use pando_sync::lock;
+
+use super::session::{show_record, sound};
+use super::value::{deadline_of, encode, version_of};
+use super::{Cdds, State, listed};
+use crate::Error;
+use crate::leaf::{Done, Leaf};
+use crate::record::Record;
+use pando_pmem::Mapped;
+
+/// What an update does to the tree.
+pub(super) enum Change {
+    Keep,
+    Put(ValueVersion, Vec<u8>, u8),
+    Remove(ValueVersion),
+}
+
+impl Cdds {
+    /// Updates a key whose leaf is all that changes; `Err` if more does, and nothing has happened.
+    pub(super) fn update_leaf<'d, H: CommitHook>(
+        &self,
+        (key, place): (Key<'_>, &[u8]),
+        hook: &mut H,
+        decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, NeedsTree> {
+        let (state, clock) = (self.read(), &self.clock);
+        // CE1 epochs-follow.
+        if !state.is_live(key.tree) || !state.tree.is_open_at(clock.current()) {
+            return Err(NeedsTree);
+        }
+        let mut leaf = state.tree.latch(place).ok_or(NeedsTree)?;
+        let record = sound(leaf.record());
+        let listed_at = record.and_then(|record| deadline_of(record.value()));
+        let decision = show_record(record, &mut *decide);
+        match (decision, record) {
+            (Decision::Keep, _) | (Decision::Remove, None) => Ok(None),
+            (Decision::Remove, Some(record)) => {
+                let removed = listed_at.is_none() && leaf.remove() == Done::Yes;
+                if !removed {
+                    return Err(NeedsTree);
+                }
+                let old = version_of(record.value());
+                let forgotten = clock.forget(old);
+                let version = forgotten.unwrap_or_else(|| clock.draw(Some(old)));
+                sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
+                state.count(key.tree, false, true);
+                if forgotten.is_none() {
+                    lock(&state.graves).bury(place, version);
+                }
+                self.note_update(&state, place, Some(record));
+                show_record(Some(record), |old| hook.committed(key, old, None, version));
+                Ok(Some(version))
+            }
+            (Decision::Write(new), _) => {
+                new.body.check();
+                if new.attributes.deadline != listed_at {
+                    return Err(NeedsTree);
+                }
+                let last = state.version_beside(record, place);
+                let version = clock.draw(last);
+                sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
+                let stored = encode(&new.view(version));
+                if sound(leaf.put(place, &stored, new.mark)) == Done::NeedsTree {
+                    return Err(NeedsTree);
+                }
+                if record.is_none() {
+                    lock(&state.graves).rise(place);
+                    state.count(key.tree, true, false);
+                }
+                self.note_update(&state, place, record);
+                show_record(record, |old| {
+                    hook.committed(key, old, Some(new.view(version)), version);
+                });
+                Ok(Some(version))
+            }
+        }
+    }
+
+    /// After a leaf was changed, under its latch.
+    fn note_update(&self, state: &State, place: &[u8], old: Option<Record<'_>>) {
+        if let Some(old) = old.map(Record::value) {
+            state.keep_image(version_of(old), place.len() + old.len());
+        }
+        self.note_written();
+    }
+
+    /// Under the lock of `state`: the next commit has something to make durable.
+    pub(super) fn note_written(&self) {
+        // Most often it is set already, and then its line stays where it is.
+        if !self.written.load(Ordering::Relaxed) {
+            self.written.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Updates a key with the tree for itself; fails if the pool is full.
+    pub(super) fn update_alone<'d, H: CommitHook>(
+        &self,
+        (key, place): (Key<'_>, &[u8]),
+        hook: &mut H,
+        decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, Error> {
+        let (mut guard, clock) = (self.write(), &self.clock);
+        let state = &mut *guard;
+        if !state.is_live(key.tree) {
+            // The write is lost, but its closure may carry a result out.
+            decide(None);
+            return Ok(None);
+        }
+        // CE1 epochs-follow.
+        state.tree.advance(clock.current())?;
+        let record = state.record(state.tree.present(), key.tree, place);
+        let old_at = record.map(Record::at_offset);
+        let last = state.version_beside(record, place);
+        let mut forgotten = false;
+        let (change, new) = show_record(record, |old| match decide(old) {
+            Decision::Keep => (Change::Keep, None),
+            Decision::Remove => {
+                let Some(old) = old else {
+                    return (Change::Keep, None);
+                };
+                let self_driven = clock.forget(old.version);
+                forgotten = self_driven.is_some();
+                let version = self_driven.unwrap_or_else(|| clock.draw(last));
+                (Change::Remove(version), None)
+            }
+            Decision::Write(new) => {
+                new.body.check();
+                let version = clock.draw(last);
+                let stored = encode(&new.view(version));
+                (Change::Put(version, stored, new.mark), Some(new))
+            }
+        });
+        let (Change::Put(version, ..) | Change::Remove(version)) = change else {
+            return Ok(None);
+        };
+        state.apply(key.tree, place, &change)?;
+        // What was replaced stays as it is until the lock is released: nobody allocates.
+        let old = old_at.and_then(|at| Record::at(&state.tree.pool, at));
+        show_record(old, |old| {
+            let new = new.as_ref().map(|new| new.view(version));
+            hook.committed(key, old, new, version);
+        });
+        if matches!(change, Change::Remove(_)) && !forgotten {
+            lock(&state.graves).bury(place, version);
+        }
+        self.note_written();
+        Ok(Some(version))
+    }
+}
+
+/// An update takes the tree for itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NeedsTree;
+
+impl State {
+    /// Puts or removes, and keeps the images, counts, graves and deadlines right. If there is no
+    /// room, nothing has changed.
+    pub(super) fn apply(
+        &mut self,
+        tree: TreeId,
+        place: &[u8],
+        change: &Change,
+    ) -> Result<(), Error> {
+        let old = self.tree.record_of(place, self.tree.present())?;
+        let was = old.map(|record| (version_of(record.value()), record.value().len()));
+        let listed_at = old.and_then(|record| deadline_of(record.value()));
+        let lists = match change {
+            Change::Put(_, stored, _) => deadline_of(stored),
+            _ => None,
+        };
+        if let Change::Put(version, ..) | Change::Remove(version) = change {
+            // A version that borrows is above the open epoch; it must not be drawn again either.
+            self.tree.pool.begin(version.epoch())?;
+        }
+        match change {
+            Change::Keep => return Ok(()),
+            Change::Put(_, stored, mark) => {
+                let listing = lists.filter(|_| lists != listed_at);
+                if let Some(deadline) = listing {
+                    self.tree.put(&listed(deadline, place), b"")?;
+                }
+                if let Err(error) = self.tree.put_marked(place, stored, *mark) {
+                    if let Some(deadline) = listing {
+                        self.tree.remove(&listed(deadline, place))?;
+                    }
+                    return Err(error);
+                }
+                lock(&self.graves).rise(place);
+                self.count(tree, was.is_none(), false);
+            }
+            Change::Remove(_) => {
+                let removed = self.tree.remove(place)?;
+                self.count(tree, false, removed);
+            }
+        }
+        if let Some(deadline) = listed_at.filter(|_| lists != listed_at) {
+            self.tree.remove(&listed(deadline, place))?;
+        }
+        if let Some((version, bytes)) = was {
+            self.keep_image(version, place.len() + bytes);
+        }
+        // Another thread may commit it (CX4 fenced).
+        self.tree.fence();
+        Ok(())
+    }
+
+    /// The version that the key has now, as a value or as a removed one; nobody else changes it.
+    pub(super) fn last_version(&self, place: &[u8]) -> Option<ValueVersion> {
+        let record = sound(self.tree.record_of(place, self.tree.present()));
+        self.version_beside(record, place)
+    }
+
+    /// The same where its record is known.
+    fn version_beside(&self, record: Option<Record<'_>>, place: &[u8]) -> Option<ValueVersion> {
+        match record {
+            Some(record) => Some(version_of(record.value())),
+            None => lock(&self.graves).version(place),
+        }
+    }
+
+    /// Notes that a value of this version and length is replaced or removed.
+    fn keep_image(&self, version: ValueVersion, bytes: usize) {
+        if !self.tree.retained.is_empty() {
+            lock(&self.images).note(version, bytes);
+        }
+    }
+
+    /// Shows a key's record, or what is remembered of one that was removed, as they are at one
+    /// moment.
+    pub(super) fn look_at<R>(
+        &self,
+        tree: TreeId,
+        place: &[u8],
+        show: impl FnOnce(Option<Record<'_>>, Option<ValueVersion>) -> R,
+    ) -> R {
+        let leaf = self.is_live(tree).then(|| self.tree.latch(place)).flatten();
+        let record = sound(leaf.as_ref().map_or(Ok(None), Leaf::<Mapped>::record));
+        show(record, lock(&self.graves).version(place))
+    }
+}

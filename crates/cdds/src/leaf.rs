@@ -1,0 +1,161 @@
+//! Changes of one leaf, beside those of others: what most writers need of the tree.
+//!
+//! A writer that has the tree shared with others latches the leaf of its key, looks, decides, and
+//! changes the leaf in place. What needs more than that (a leaf without a free slot or with too few
+//! entries, a pool without a free block in sight, the first leaf) is left to whoever has the tree
+//! for itself: `change.rs`.
+//!
+//! | state | writer | readers |
+//! |---|---|---|
+//! | nodes above the leaves, the open epoch, what is retained | who has the tree for itself | all |
+//! | a leaf, under its latch (CL1 marked-before) | who has the latch, and the tree shared or for itself | all |
+//! | blocks | the allocator's own locks, innermost | |
+//!
+//! - **CX1 inner-stands** While anybody has the tree shared, no node is made or leaves it, no epoch
+//!   is committed and nothing is retained or released. So the way down needs no watch, the epochs
+//!   by which a slot is judged stand, and a block that is freed is handed out to nobody
+//!   (PA3 horizon).
+//! - **CX2 leaf-latched** Who has the tree shared judges and changes a leaf only while it has the
+//!   leaf's latch. Two of them never take one slot, and nobody ends what somebody else has ended.
+//! - **CX3 one-latch** It waits for a latch only while it has none, so there is no circle of waits.
+//!   Who has the tree for itself finds every latch free.
+//! - **CX4 fenced** What a change has flushed is fenced before its latch is released: the commit,
+//!   which another thread may make, has only its own fence (PM2 fence-orders).
+//! - **CX5 shown-between** Readers wait for the latch only while it is marked: from the first store
+//!   to the leaf to the last one. Who holds it may look at the tree as a reader before and after.
+
+use pando_engine::mark::with_mark;
+use pando_pmem::{Offset, Pmem, Purpose, Writes};
+use pando_sync::LogEpoch;
+
+use crate::latch::Latched;
+use crate::node::{Entry, Found, Node};
+use crate::record::{self, Record};
+use crate::tree::{Error, Tree};
+
+/// Whether a leaf could be changed by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Done {
+    Yes,
+    /// Nothing has changed: it takes the tree for itself.
+    NeedsTree,
+}
+
+/// The leaf where a key is or would be, latched (CX2 leaf-latched).
+pub(crate) struct Leaf<'t, M> {
+    tree: &'t Tree<M>,
+    node: Node<'t, M>,
+    is_root: bool,
+    latch: Latched<'t>,
+    found: Option<Found>,
+}
+
+impl<M: Pmem> Tree<M> {
+    /// Whether the open epoch has begun and is at least this one, so that leaves can be changed.
+    pub(crate) fn is_open_at(&self, epoch: LogEpoch) -> bool {
+        self.has_begun() && epoch <= self.open
+    }
+
+    /// Latches the leaf of a key and looks for it; none in an empty tree. The caller has no other
+    /// latch (CX3 one-latch).
+    pub(crate) fn latch(&self, key: &[u8]) -> Option<Leaf<'_, M>> {
+        let view = self.present();
+        let root = self.anchor().seen(view).next()?;
+        let mut node = self.node(root.entry.child);
+        let is_root = node.is_leaf();
+        while !node.is_leaf() {
+            node = self.node(node.child_for(key, view)?.entry.child);
+        }
+        let latch = self.shared.latches.latch(node.at);
+        Some(Leaf {
+            tree: self,
+            node,
+            is_root,
+            found: node.find(key, view),
+            latch,
+        })
+    }
+}
+
+impl<'t, M: Pmem> Leaf<'t, M> {
+    /// The key's record, if it is there and whole.
+    pub(crate) fn record(&self) -> Result<Option<Record<'t>>, Error> {
+        let found = self.found.map(|found| self.tree.record(found.entry));
+        found.transpose()
+    }
+
+    /// Puts a value; `key` is the one that the leaf was latched for.
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<Done, Error> {
+        Tree::<M>::check_lengths(key, value)?;
+        let tree = self.tree;
+        let began_now = |found: &Found| self.node.span(found.slot).start == tree.open.0;
+        let replaced = self.found.filter(began_now);
+        let slot = match replaced {
+            Some(found) => Some(found.slot),
+            None => self.free_slot(key),
+        };
+        let Some(slot) = slot else {
+            return Ok(Done::NeedsTree);
+        };
+        let _window = Writes::new(tree.pool.memory());
+        let take = |bytes| {
+            tree.allocator
+                .allocate_for(Purpose::Growth, bytes, tree.open)
+        };
+        let made = record::make(&tree.pool, take, (key, value), with_mark(0, mark));
+        let Ok(record) = made else {
+            // Where there is no room, it takes more to say so.
+            return Ok(Done::NeedsTree);
+        };
+        let old = self.found.map(|found| found.entry.record);
+        let begun = Entry::of_key(key, record);
+        self.latch.mark();
+        match replaced {
+            Some(_) => self.node.replace(slot, record),
+            None => self.node.begin(slot, begun, tree.open),
+        }
+        if let Some(found) = self.found.filter(|_| replaced.is_none()) {
+            self.node.end(found.slot, tree.open);
+        }
+        self.found = Some(Found { slot, entry: begun });
+        self.end_change(old);
+        Ok(Done::Yes)
+    }
+
+    /// Removes the key that the leaf was latched for, and that is there.
+    pub(crate) fn remove(&mut self) -> Done {
+        let tree = self.tree;
+        let Some(found) = self.found else {
+            return Done::Yes;
+        };
+        let least = tree.least(0);
+        let left = self.node.seen(tree.present()).take(least + 1).count() - 1;
+        if !self.is_root && left < least {
+            return Done::NeedsTree;
+        }
+        let _window = Writes::new(tree.pool.memory());
+        tree.allocator.expect_free(found.entry.record);
+        self.latch.mark();
+        self.node.end(found.slot, tree.open);
+        self.found = None;
+        self.end_change(Some(found.entry.record));
+        Done::Yes
+    }
+
+    /// The slot that a put of a key which did not begin in the open epoch takes.
+    fn free_slot(&self, key: &[u8]) -> Option<u64> {
+        let home = self.node.home_of(key);
+        self.node.free_slots(home, &self.tree.needs()).next()
+    }
+
+    /// Shows what was changed to readers, and frees what nobody refers to any more.
+    fn end_change(&mut self, freed: Option<Offset>) {
+        self.latch.publish();
+        if let Some(at) = freed {
+            self.tree.allocator.free(at, self.tree.open);
+        }
+        // CX4 fenced.
+        self.tree.fence();
+    }
+}
