@@ -7,31 +7,38 @@
 //! ```
 //!
 //! - *Publish* takes from the list of kept snapshots what is neither among the newest, nor named,
-//!   nor leased, and ends the leases of the dead.
-//! - *Sweep* looks at the pages in some slots. A page that was made at c and copied at d belongs to
-//!   the versions from c up to, not including, d; if none of these is kept, it is freed. A page
-//!   that was not copied is the tip's.
+//!   nor leased, and ends the leases of the dead. It removes lines from the catalog on which
+//!   nothing is seen (`live`).
+//! - *Sweep* looks at the pages in some slots. A root is its version's. Another page that was made
+//!   at x is that of the versions that come from x, without those that come from where it was
+//!   copied to. If none of them is seen, but the way to a discretionary copy leads by the page, the
+//!   copy is looked at in its turn. If that is needed by nobody, the page is freed.
 //!
 //! Departs from the paper, which has one lowest id: one old snapshot with a name would keep
-//! everything since. And the list is compared by the commit that frees. That it is no older than
-//! the page's note of its copy matters: a snapshot in between is in no older list.
+//! everything since. And what is seen is compared by the commit that frees. That it is no older
+//! than the page's notes of its copies matters: a snapshot in between is in no older list.
 //!
 //! Invariants:
-//! - **MG1 never-again** A snapshot that left the list stays out, and a new one's id is not below
-//!   the tip's. So a page that no kept version has is one that none ever will.
+//! - **MG1 never-again** What is not seen never will be (`live`). So a page that no version has
+//!   that is seen is one that none ever will.
 //! - **MG2 leased-or-gone** Taking a lease compares the list, taking a snapshot from the list
 //!   compares all leases.
+//! - **MG3 live-is-current** The commit that frees compares the list of kept snapshots and the
+//!   catalog's head, from which it was found out what is seen. Whatever changes that changes one of
+//!   these, which never come back to what they were together.
 
 use std::collections::BTreeMap;
 
-use pando_memnode::{Address, MemnodeId, Slot, SlotState};
+use pando_memnode::{Address, MemnodeId, Slot};
 
 use crate::error::Stop;
 use crate::fault::{Fault, planted};
 use crate::lease::{Lease, LeaseId};
-use crate::page;
+use crate::limits::LINES_REMOVED;
+use crate::live::Live;
+use crate::page::{self, Page};
 use crate::retention::Kept;
-use crate::snapshot::FIXED_SLOTS;
+use crate::snapshot::{FIXED_SLOTS, SnapshotId};
 use crate::transaction::Transaction;
 
 /// A step of the collection.
@@ -128,14 +135,14 @@ impl Collector {
                     let since = same.map_or(now, |(_, since)| *since);
                     self.seen.insert(id, (beat, since));
                 }
-                (Some(Slot(0)), MemnodeId(0))
+                (Some(Slot(FIXED_SLOTS)), MemnodeId(0))
             }
             (Done::Swept { next, freed }, Step::Sweep { memnode, .. }) => {
                 self.collected.pages += freed as u64;
                 match next {
                     Some(next) => (Some(next), *memnode),
                     None if memnode.0 + 1 < self.memnodes => {
-                        (Some(Slot(0)), MemnodeId(memnode.0 + 1))
+                        (Some(Slot(FIXED_SLOTS)), MemnodeId(memnode.0 + 1))
                     }
                     None => (None, *memnode),
                 }
@@ -198,6 +205,19 @@ fn publish(transaction: &mut Transaction<'_>, ended: &[(LeaseId, u64)]) -> Resul
     let kept = list.iter().enumerate().filter(stays);
     let kept: Vec<_> = kept.map(|(_, kept)| kept.clone()).collect();
     let dropped = list.len() - kept.len();
+    let live = transaction.live()?;
+    transaction.needed().clear();
+    // Those that leave others first, so that no line is there without those above (MV1 lines-stay).
+    let dead = live.dead.iter().rev().take(LINES_REMOVED);
+    let dead: Vec<_> = dead.copied().collect();
+    if dropped > 0 || !dead.is_empty() {
+        let mut head = transaction.head()?;
+        head.changes += 1;
+        transaction.set_head(head);
+    }
+    for (line, record) in dead {
+        transaction.remove_line(line, record)?;
+    }
     if dropped > 0 {
         transaction.set_kept(&kept);
     }
@@ -205,46 +225,83 @@ fn publish(transaction: &mut Transaction<'_>, ended: &[(LeaseId, u64)]) -> Resul
 }
 
 fn sweep(transaction: &mut Transaction<'_>, memnode: MemnodeId, from: Slot) -> Result<Done, Stop> {
-    let list = transaction.kept()?;
-    let listed = transaction.list(memnode, from)?;
-    let mut freed = 0;
+    let (live, listed) = (transaction.live(), transaction.list(memnode, from));
+    let (live, listed) = (live?, listed?);
+    let (mut garbage, mut is_away) = (Vec::new(), false);
     let pages = listed.slots.into_iter();
     for (slot, state) in pages.filter(|(slot, _)| slot.0 >= FIXED_SLOTS) {
-        if let Some((address, body)) = garbage(memnode, slot, &state, &list) {
-            transaction.free_listed(address, state);
-            if let Some(body) = body {
-                transaction.free_unchanged(body);
-            }
-            freed += 1;
+        let Some(page) = page::header(&state.bytes) else {
+            continue;
+        };
+        // What is not here is fetched in one wave for all of them.
+        let generation = page.generation();
+        let body = page.body().filter(|_| !page.is_discretionary());
+        let address = Address {
+            memnode,
+            slot,
+            generation,
+        };
+        match is_needed(transaction, &live, address, page) {
+            Err(Stop::Away) => is_away = true,
+            Ok(true) => {}
+            Ok(false) => garbage.push((address, state, body)),
+            Err(stop) => return Err(stop),
         }
     }
-    let next = listed.next;
+    if is_away {
+        return Err(Stop::Away);
+    }
+    let (freed, next) = (garbage.len(), listed.next);
+    for (address, state, body) in garbage {
+        transaction.free_listed(address, state);
+        if let Some(body) = body {
+            transaction.free_unchanged(body);
+        }
+    }
     Ok(Done::Swept { next, freed })
 }
 
-/// The address of a page that no version has, nor ever will (MG1 never-again), and of a head's
-/// body.
-fn garbage(
-    memnode: MemnodeId,
-    slot: Slot,
-    state: &SlotState,
-    list: &[Kept],
-) -> Option<(Address, Option<Address>)> {
-    let life = page::Life::of(&state.bytes)?;
-    let copied = life.copied?;
-    let first = list.partition_point(|kept| kept.view.snapshot < life.created);
-    let last = if planted(Fault::EarlyFree) {
-        copied.0 - 1
-    } else {
-        copied.0
-    };
-    let is_seen = list
-        .get(first)
-        .is_some_and(|kept| kept.view.snapshot.0 < last);
-    let address = Address {
-        memnode,
-        slot,
-        generation: life.generation,
-    };
-    (!is_seen).then_some((address, life.body))
+/// Whether a version that is seen has the page, or finds a copy by way of it.
+fn is_needed(
+    transaction: &mut Transaction<'_>,
+    live: &Live,
+    address: Address,
+    page: Page,
+) -> Result<bool, Stop> {
+    if page.is_root() {
+        return Ok(live.sees(page.created()));
+    }
+    // The page and copies that it leads to, each with its place in the list of what led there.
+    let mut met = vec![(address, 0)];
+    let mut pages = vec![(0, page)];
+    while let Some((index, page)) = pages.pop() {
+        let before = |at: SnapshotId| SnapshotId(at.0 - u64::from(planted(Fault::EarlyFree)));
+        let without = page.copies().map(|copied| live.under(before(copied.at)));
+        let is_seen = live.under(page.created()) > without.sum();
+        if is_seen || transaction.needed().contains(&met[index].0) {
+            // What leads there is needed as well.
+            let mut at = index;
+            while transaction.needed().insert(met[at].0) && at > 0 {
+                at = met[at].1;
+            }
+            return Ok(true);
+        }
+        // A later copy last, to be looked at first: what leads there is mostly needed for it.
+        for copied in page.copies().chain(page.far()) {
+            let Some((slot, generation)) = copied.to.filter(|_| live.under(copied.at) > 0) else {
+                continue;
+            };
+            let address = Address {
+                slot,
+                generation,
+                ..address
+            };
+            // As it is at some time, which will do: a copy that nobody needs stays so.
+            let bytes = transaction.fresh_read(address)?;
+            let copy = page::header(&bytes).filter(|copy| copy.generation() == generation);
+            pages.extend(copy.map(|copy| (met.len(), copy)));
+            met.push((address, index));
+        }
+    }
+    Ok(false)
 }

@@ -48,7 +48,7 @@ pub enum Error {
     /// A memnode has no free slot.
     #[error("a memnode has no free slot")]
     Full,
-    /// The view was one of the tip, and a snapshot has been made since.
+    /// The view was one of a tip; since then a snapshot was made, or the branch was reset.
     #[error("the view is not the tip's any more")]
     Outdated,
     /// The snapshot is not kept any more, or never was one.
@@ -57,7 +57,29 @@ pub enum Error {
     /// The lease has ended.
     #[error("the lease has ended")]
     NoLease,
-    /// The name is another snapshot's.
+    /// There is no such branch.
+    #[error("there is no such branch")]
+    NoBranch,
+    /// [`crate::limits::BRANCHES_MAX`] branches are there, or the catalog is full of long names.
+    #[error("there are too many branches")]
+    TooManyBranches,
+    /// New connections use the branch.
+    #[error("the mainline cannot be dropped")]
+    Mainline,
+    /// Descendant sets are to have fewer or more ids than they may.
+    #[error(
+        "descendant sets of {descendants_max} ids; {} to {} are allowed",
+        crate::limits::DESCENDANTS_MIN,
+        crate::limits::DESCENDANTS_MAX
+    )]
+    BadDescendants {
+        /// What was asked for.
+        descendants_max: u8,
+    },
+    /// All ids of snapshots of a branch, or of branches, are used up.
+    #[error("there are no more ids of versions")]
+    Exhausted,
+    /// The name is another snapshot's, or another branch's.
     #[error("the name is taken")]
     NameTaken,
     /// The name is empty, or exceeds [`crate::limits::NAME_BYTES_MAX`].

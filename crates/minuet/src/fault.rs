@@ -32,6 +32,19 @@ pub(crate) enum Fault {
     MergeBlind,
     /// Writes by an old view of the tip go on.
     OldTip,
+    /// A traversal takes a copy to a version of another branch for one to its own, or not at all:
+    /// it compares ids alone.
+    BranchCopied,
+    /// A node does not say where its discretionary copy is.
+    Forwarding,
+    /// A node's descendant set grows by one more than it may.
+    DescendantBound,
+    /// One participant of a commit does not compare the tips of branches.
+    OneBranch,
+    /// What is remembered of a branch is not compared at all.
+    CatalogStale,
+    /// The collection does not see that the version where two branches part is needed.
+    PartingFreed,
 }
 
 #[cfg(test)]

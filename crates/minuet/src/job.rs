@@ -24,10 +24,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pando_memnode::{
-    Address, Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, SlotState,
-    Write,
+    Address, Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, Slot,
+    SlotState, Write,
 };
 
+use crate::catalog::HEAD;
 use crate::error::{Error, Stop};
 use crate::fault::{Fault, planted};
 use crate::limits::{ATTEMPTS_MAX, SWEPT_SLOTS};
@@ -225,6 +226,7 @@ impl<P: Program> Job<P> {
     fn over(&mut self, proxy: &mut Proxy, ended: Ended<P>) -> Option<Ended<P>> {
         if ended.is_ok() {
             self.sets.spend_held(proxy);
+            proxy.live = self.sets.live.take().or(proxy.live.take());
         } else {
             self.sets.return_held(proxy);
         }
@@ -240,7 +242,7 @@ impl<P: Program> Job<P> {
             let home = MemnodeId((self.id.0 % u64::from(proxy.config.memnodes)) as u16);
             let to = match want {
                 Want::Read(address) | Want::Dirty(address) => address.memnode,
-                Want::Replica(_) => home,
+                Want::Replica(_) | Want::DirtyReplica(_) => home,
                 Want::List(memnode, from) => {
                     let request = Request::List {
                         from,
@@ -263,7 +265,7 @@ impl<P: Program> Job<P> {
         for (to, wants) in waves {
             let slot = |want: &Want| match want {
                 Want::Read(address) | Want::Dirty(address) => address.slot,
-                Want::Replica(slot) => *slot,
+                Want::Replica(slot) | Want::DirtyReplica(slot) => *slot,
                 Want::Free(_) | Want::List(..) => unreachable!("asked for by itself"),
             };
             let items = Items {
@@ -294,12 +296,17 @@ impl<P: Program> Job<P> {
         };
         let skipped = usize::from(planted(Fault::OneRead));
         let mut compares: Vec<_> = reads.map(compare).skip(skipped).collect();
-        if !(planted(Fault::OneTip) && memnode.0 == 0) {
-            let replicas = self.sets.replicas.iter();
-            compares.extend(
-                replicas.map(|(slot, replica)| Compare::Bytes(*slot, replica.bytes.clone())),
-            );
-        }
+        let is_left_out = |slot: Slot| {
+            let is_branch = slot > HEAD;
+            memnode.0 == 0
+                && ((planted(Fault::OneTip) && !is_branch)
+                    || (planted(Fault::OneBranch) && is_branch))
+        };
+        let replicas = self.sets.replicas.iter();
+        let replicas = replicas.filter(|(slot, _)| !is_left_out(**slot));
+        let compare =
+            |(slot, replica): (&Slot, &Replica)| Compare::Bytes(*slot, replica.bytes.clone());
+        compares.extend(replicas.map(compare));
         compares
     }
 
@@ -529,6 +536,10 @@ impl<P: Program> Job<P> {
                         confirmed,
                     },
                 );
+            }
+            Want::DirtyReplica(slot) => {
+                proxy.set_replica(slot, state.bytes.clone());
+                self.sets.dirty_replicas.insert(slot, state.bytes);
             }
             Want::Free(_) | Want::List(..) => {}
         }

@@ -1,4 +1,4 @@
-//! Minuet: serializable transactions and snapshots on one B-tree over many memnodes.
+//! Minuet: serializable transactions, snapshots and branches on one B-tree over many memnodes.
 //!
 //! Follows Sowell, Golab and Shah, "Minuet: A Scalable Distributed Multiversion B-Tree" (VLDB
 //! 2012). This crate is what the paper calls a proxy, without I/O, clock, threads or randomness.
@@ -11,7 +11,8 @@
 //! | `page`, `tree` | §2.3, §3, §4.1, §4.2 | nodes, and the operations on them |
 //! | `snapshot`, `service` | §4 | the tip, views, and who may share a snapshot |
 //! | `engine` | | all of it in one process, behind the contract of Pando's engines |
-//! | `retention`, `lease`, `collect` | §4.4 | which snapshots stay, and freeing what no version has |
+//! | `branch`, `line`, `lineage`, `catalog` | §5 | branches, where they begin, which version comes from which |
+//! | `retention`, `lease`, `live`, `collect` | §4.4 | which snapshots stay, and freeing what no version has |
 //!
 //! A [`Program`] is a function of a [`Transaction`]. It runs as often as it must, and counts once:
 //!
@@ -36,9 +37,49 @@
 //! });
 //! assert_eq!(read.unwrap().value.as_deref(), Some(&b"lovelace"[..]));
 //! ```
+//!
+//! A branch is a tip of its own. Nothing of it is seen elsewhere until it is merged:
+//!
+//! ```
+//! # use pando_memnode::{CoordinatorId, Limits};
+//! # use pando_minuet::{Config, Database, Embedded, TreeId};
+//! use pando_minuet::{BranchId, Merge, OnConflict, Origin};
+//! # let memnodes = Embedded::new(1, Limits::default());
+//! # let mut database = Database::found(CoordinatorId(1), Config::default(), memnodes).unwrap();
+//! let prices = TreeId(1);
+//! let trial = database
+//!     .run(|transaction| {
+//!         let main = transaction.branch(b"main")?;
+//!         transaction.create_branch(b"trial", Origin::Branch(main), 4)
+//!     })
+//!     .unwrap();
+//! database
+//!     .run(|transaction| {
+//!         let tip = transaction.tip_of(trial)?;
+//!         prices.put(transaction, tip, b"price:7", b"12")
+//!     })
+//!     .unwrap();
+//! let merged = database.run(|transaction| {
+//!     let theirs = transaction.tip_of(trial)?;
+//!     let into = transaction.tip_of(BranchId::FIRST)?;
+//!     let merge = Merge {
+//!         base: transaction.parting(theirs, into)?,
+//!         theirs,
+//!         into,
+//!         tree: None,
+//!         on_conflict: OnConflict::Fail,
+//!         dry_run: false,
+//!     };
+//!     merge.run(transaction)
+//! });
+//! assert_eq!(merged.unwrap().keys.len(), 1);
+//! database.run(|transaction| transaction.drop_branch(b"trial")).unwrap();
+//! ```
 
 #![forbid(unsafe_code)]
 
+mod branch;
+mod catalog;
 mod collect;
 mod database;
 pub mod engine;
@@ -47,6 +88,9 @@ mod fault;
 mod job;
 mod lease;
 pub mod limits;
+mod line;
+mod lineage;
+mod live;
 mod page;
 mod patience;
 mod proxy;
@@ -61,6 +105,7 @@ mod transaction;
 mod transport;
 mod tree;
 
+pub use branch::{Branch, BranchId, Origin};
 pub use collect::{Collected, Collector, Done, Step};
 pub use database::Database;
 pub use error::{Error, Stop};
@@ -75,5 +120,5 @@ pub use transaction::Transaction;
 pub use transport::{Embedded, Ticket, Transport};
 pub use tree::{
     Change, Diffed, Entry, Merge, Merged, MergedKey, OnConflict, Probe, Scanned, TreeId,
-    create_snapshot, found,
+    create_snapshot, create_snapshot_of, found,
 };

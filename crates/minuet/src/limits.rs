@@ -17,6 +17,21 @@ pub const SNAPSHOTS_MAX: usize = 1 << 12;
 /// Bytes of a snapshot's name, at most.
 pub const NAME_BYTES_MAX: usize = 128;
 
+/// Branches at a time, at most.
+pub const BRANCHES_MAX: usize = 1 << 14;
+
+/// Lines of versions that one step of the collection removes from the catalog.
+pub const LINES_REMOVED: usize = 64;
+
+/// Ids that a node's descendant set may have, at least: a version may go on in two ways.
+pub const DESCENDANTS_MIN: u8 = 2;
+
+/// Ids that a node's descendant set may have, at most: a page has room for them.
+pub const DESCENDANTS_MAX: u8 = 4;
+
+/// Lines above others that a proxy remembers; past it, it forgets all and asks again.
+pub const LINEAGES_MAX: usize = 1 << 20;
+
 /// Leases at one memnode, at most.
 pub const LEASES_MAX: usize = 1 << 12;
 
@@ -30,7 +45,7 @@ pub const DIFF_WANTED_MAX: usize = 64;
 pub const MERGED_MAX: usize = 1 << 13;
 
 /// Bytes of a page, at least.
-pub const PAGE_BYTES_MIN: usize = 384;
+pub const PAGE_BYTES_MIN: usize = 448;
 
 /// Bytes of a page, at most: offsets in it have 16 bits.
 pub const PAGE_BYTES_MAX: usize = 1 << 15;
@@ -56,6 +71,9 @@ pub struct Config {
     pub patience: u32,
     /// Newest snapshots that stay without a name or a lease.
     pub newest_kept: u32,
+    /// Ids in a descendant set of a node that is made on the first branch, at most (§5.2).
+    /// [`DESCENDANTS_MIN`] to [`DESCENDANTS_MAX`].
+    pub descendants_max: u8,
 }
 
 impl Default for Config {
@@ -69,6 +87,7 @@ impl Default for Config {
             wait_ticks: 8,
             patience: 8,
             newest_kept: 16,
+            descendants_max: DESCENDANTS_MAX,
         }
     }
 }

@@ -16,10 +16,12 @@
 //! | 36 | 2 | bytes of the low fence |
 //! | 38 | 2 | bytes of the high fence; `0xffff`: there is none, the page is the last |
 //! | 40 | 2 | bytes of the prefix that all keys share, which is that of the fences |
-//! | 42 | 1 | number of copied-to ids |
-//! | 43 | 5 | zero |
-//! | 48 | 64 | copied-to: the snapshots at which the page was copied |
-//! | 112 | | the low fence, the high fence, the directory: two bytes a cell, in the order of keys |
+//! | 42 | 1 | number of notes of copies |
+//! | 43 | 1 | 1: the page is its version's root; 2: it is a discretionary copy |
+//! | 44 | 4 | zero |
+//! | 48 | 96 | notes of copies, 24 bytes each: the version to which the page was copied (8), and where that copy is, a slot of the same memnode (8) and its generation (8); slot `2^64 - 1`: versions from there on do not lead here |
+//! | 144 | 24 | a note like these of a later copy, to get there sooner; version 0: none |
+//! | 168 | | the low fence, the high fence, the directory: two bytes a cell, in the order of keys |
 //!
 //! A cell begins with the length of its suffix, the key less the prefix (2). In an inner node
 //! follow the child's address (memnode 2, slot 8, generation 8) and the suffix. In a leaf follow
@@ -50,11 +52,11 @@ use crate::SnapshotId;
 use crate::fault::{Fault, planted};
 
 /// Bytes before the fences.
-pub(crate) const HEADER_BYTES: usize = 112;
+pub(crate) const HEADER_BYTES: usize = 168;
 /// Bytes of a cell without its suffix and value, and of its entry in the directory, at most.
 pub(crate) const CELL_BYTES_MAX: usize = 2 + CHILD_CELL_BYTES;
-/// Copied-to ids that a page has room for.
-pub(crate) const COPIES_MAX: usize = 8;
+/// Notes of copies that a page has room for.
+pub(crate) const COPIES_MAX: usize = 4;
 /// The version of this format.
 const FORMAT: u8 = 1;
 /// In its place, what the body of a large value begins with.
@@ -74,13 +76,20 @@ const LOW: usize = 36;
 const HIGH: usize = 38;
 const PREFIX: usize = 40;
 const COPIES: usize = 42;
+const KIND: usize = 43;
+const IS_ROOT: u8 = 1;
+const IS_DISCRETIONARY: u8 = 2;
 const COPIED: usize = 48;
 /// In a head, the body's address takes the place of what only nodes have.
 const BODY: usize = FLOOR;
 const _: () = assert!(BODY + ADDRESS_BYTES == COPIES);
 /// The height of a head.
 const HEAD_HEIGHT: u8 = u8::MAX;
-const _: () = assert!(COPIED + 8 * COPIES_MAX == HEADER_BYTES);
+const NOTE_BYTES: usize = 24;
+const FAR: usize = COPIED + NOTE_BYTES * COPIES_MAX;
+const _: () = assert!(FAR + NOTE_BYTES == HEADER_BYTES);
+const _: () = assert!(crate::limits::DESCENDANTS_MAX as usize <= COPIES_MAX);
+const NOWHERE: u64 = u64::MAX;
 
 const NO_HIGH: u16 = u16::MAX;
 const LEAF_CELL_BYTES: usize = 2 + 2 + 8;
@@ -117,35 +126,49 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// When a page was made, and when it was copied first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Life {
-    pub(crate) generation: Sequence,
-    pub(crate) created: SnapshotId,
-    pub(crate) copied: Option<SnapshotId>,
-    /// Of the head of a large value, where its bytes are.
-    pub(crate) body: Option<Address>,
+/// That a page was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    /// To this version.
+    pub(crate) at: SnapshotId,
+    /// The copy's slot and generation, on the page's memnode, if ways from that version on still
+    /// lead to the page (`tree::route`).
+    pub(crate) to: Option<(Slot, Sequence)>,
 }
 
-impl Life {
-    /// Of the page that begins with these bytes, a header at least; none if they are of no page.
-    pub(crate) fn of(bytes: &Bytes) -> Option<Self> {
-        let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
-        let page = Page { bytes: &bytes[..] };
-        is_page.then(|| Self {
-            generation: page.generation(),
-            created: page.created(),
-            copied: page.copies().min(),
-            body: page.body(),
-        })
+impl Copied {
+    fn encode(self) -> [u8; NOTE_BYTES] {
+        let (slot, generation) = self.to.unwrap_or((Slot(NOWHERE), Sequence(0)));
+        let mut bytes = [0; NOTE_BYTES];
+        bytes[..8].copy_from_slice(&self.at.0.to_le_bytes());
+        bytes[8..16].copy_from_slice(&slot.0.to_le_bytes());
+        bytes[16..].copy_from_slice(&generation.0.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        let slot = u64_at(bytes, 8);
+        Self {
+            at: SnapshotId(u64_at(bytes, 0)),
+            to: (slot != NOWHERE).then(|| (Slot(slot), Sequence(u64_at(bytes, 16)))),
+        }
     }
 }
 
+/// The page that begins with these bytes, a header at least; none if they are of no page. It may
+/// have no more than the header.
+pub(crate) fn header(bytes: &Bytes) -> Option<Page> {
+    let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
+    let bytes = bytes.clone();
+    is_page.then_some(Page { bytes })
+}
+
 /// The page of a head: a large value, which `body` holds, made at `created`.
-pub(crate) fn head(generation: Sequence, created: SnapshotId, body: Address) -> Bytes {
+pub(crate) fn head(tree: u32, generation: Sequence, created: SnapshotId, body: Address) -> Bytes {
     let mut page = vec![0; HEADER_BYTES];
     page[0] = FORMAT;
     page[HEIGHT] = HEAD_HEIGHT;
+    page[TREE..GENERATION].copy_from_slice(&tree.to_le_bytes());
     page[GENERATION..CREATED].copy_from_slice(&generation.0.to_le_bytes());
     page[CREATED..BODY].copy_from_slice(&created.0.to_le_bytes());
     page[BODY..COPIES].copy_from_slice(&encode_address(body));
@@ -167,14 +190,6 @@ impl<'a> Page<&'a [u8]> {
 }
 
 impl Page {
-    /// Reads the head of a large value.
-    pub(crate) fn of_head(bytes: &Bytes) -> Option<Self> {
-        let page = Self {
-            bytes: bytes.clone(),
-        };
-        (bytes.len() == HEADER_BYTES && page.body().is_some()).then_some(page)
-    }
-
     /// Reads a page; `None` if the bytes are no page of this address and tree.
     pub(crate) fn parse(bytes: &Bytes, address: Address, tree: u32) -> Option<Self> {
         let is_page = bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT;
@@ -191,7 +206,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         self.generation() == address.generation || planted(Fault::Generation)
     }
 
-    fn generation(&self) -> Sequence {
+    pub(crate) fn generation(&self) -> Sequence {
         Sequence(u64_at(&self.bytes, GENERATION))
     }
 
@@ -215,10 +230,27 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         u64_at(&self.bytes, FLOOR)
     }
 
-    /// The snapshots at which the page was copied.
-    pub(crate) fn copies(&self) -> impl Iterator<Item = SnapshotId> + '_ {
+    /// Whether it is the root of the version at which it was made. No copy of one is noted: ways
+    /// begin there.
+    pub(crate) fn is_root(&self) -> bool {
+        self.bytes[KIND] == IS_ROOT
+    }
+
+    /// Whether another page forwards to it. Of a large value, that one has the body.
+    pub(crate) fn is_discretionary(&self) -> bool {
+        self.bytes[KIND] == IS_DISCRETIONARY
+    }
+
+    /// The versions to which the page was copied: its descendant set (§5.2).
+    pub(crate) fn copies(&self) -> impl Iterator<Item = Copied> + '_ {
         let count = usize::from(self.bytes[COPIES]);
-        (0..count).map(|index| SnapshotId(u64_at(&self.bytes, COPIED + 8 * index)))
+        (0..count).map(|index| Copied::decode(&self.bytes[COPIED + NOTE_BYTES * index..]))
+    }
+
+    /// A later copy on the way that `copies` begins.
+    pub(crate) fn far(&self) -> Option<Copied> {
+        let far = Copied::decode(&self.bytes[FAR..]);
+        (far.at != SnapshotId(0)).then_some(far)
     }
 
     pub(crate) fn low(&self) -> &[u8] {

@@ -5,6 +5,10 @@
 //! |---|---|---|
 //! | `cache` | inner nodes, of any age | checks of the traversal, or the commit, fail |
 //! | `replicas` | replicated slots, of any age | the commit fails |
+//! | `directory` | the catalog's root, of any age | leaves say so by their fences |
+//! | `lineages` | how lines came to be (`lineage`) | never: that does not change |
+//! | `live` | what is seen (`live`) | it is compared with what it was found out from |
+//! | `needed` | nodes that a round of the collection leaves | the next round finds them |
 //! | `pools` | slots that were free | the commit fails |
 //! | `open` | minitransactions that may still be sent again | must be right: it is what `settled` says |
 //! | `closing` | decided, or being settled in another's place | resumed by anyone |
@@ -20,14 +24,18 @@
 
 mod retire;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 
 use pando_memnode::{
     Address, Bytes, CoordinatorId, InDoubt, MemnodeId, MinitransactionId, Reply, Request, Sequence,
     Slot, SlotState, Standing,
 };
 
-use crate::limits::Config;
+use crate::catalog::Directory;
+use crate::limits::{Config, LINEAGES_MAX};
+use crate::lineage::Lineage;
+use crate::live::Live;
 use crate::transport::{Ticket, Transport};
 use retire::Retiring;
 
@@ -89,6 +97,15 @@ pub struct Proxy {
     retiring: BTreeMap<u32, Retiring>,
     cache: Cache,
     replicas: BTreeMap<Slot, Bytes>,
+    /// The root of the catalog, taken apart.
+    pub(crate) directory: Option<(Bytes, Arc<Directory>)>,
+    pub(crate) first_lineage: Arc<Lineage>,
+    pub(crate) lineages: HashMap<u32, Arc<Lineage>>,
+    /// Lines in all of them.
+    lineages_size: usize,
+    pub(crate) live: Option<Arc<Live>>,
+    /// Nodes that the collection has found to be needed in this round.
+    pub(crate) needed: HashSet<Address>,
     pools: Vec<Pool>,
     turn: u16,
 }
@@ -97,7 +114,17 @@ impl Proxy {
     /// A proxy. No other may have had its id, one from before a restart least of all. It retires
     /// the lives of its host before this one.
     pub fn new(id: CoordinatorId, config: Config) -> Self {
+        let first_lineage = Lineage {
+            above: Vec::new(),
+            descendants_max: config.descendants_max,
+        };
         let mut proxy = Self {
+            directory: None,
+            first_lineage: Arc::new(first_lineage),
+            lineages: HashMap::new(),
+            lineages_size: 0,
+            live: None,
+            needed: HashSet::new(),
             config,
             id,
             numbers: 0,
@@ -343,6 +370,15 @@ impl Proxy {
 
     pub(crate) fn forget_replica(&mut self, slot: Slot) {
         self.replicas.remove(&slot);
+    }
+
+    pub(crate) fn know_lineage(&mut self, line: u32, lineage: Arc<Lineage>) {
+        if self.lineages_size > LINEAGES_MAX {
+            self.lineages.clear();
+            self.lineages_size = 0;
+        }
+        self.lineages_size += lineage.above.len() + 1;
+        self.lineages.insert(line, lineage);
     }
 
     /// The memnode for a new node: the one with the fewest slots in use, in turn.

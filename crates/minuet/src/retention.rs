@@ -1,9 +1,9 @@
 //! Which snapshots are kept: the list of them, their names.
 //!
-//! The list is replicated in one slot on every memnode, as the tip is, and in the order of ids.
-//! `create_snapshot` adds to it, naming changes it, and the collection takes from it what is
-//! neither among the newest, nor named, nor leased (`collect`). A snapshot that has left the list
-//! never comes back.
+//! The list is replicated in one slot on every memnode, as the tip is, and has the snapshots of all
+//! branches in the order in which they were made. `create_snapshot_of` adds to it, naming changes
+//! it, and the collection takes from it what is neither among the newest, nor named, nor leased
+//! (`collect`). A snapshot that has left the list never comes back.
 //!
 //! An entry of the list, little-endian:
 //!
@@ -19,7 +19,7 @@ use pando_memnode::Slot;
 use crate::error::{Error, Stop};
 use crate::limits::{NAME_BYTES_MAX, SNAPSHOTS_MAX};
 use crate::page::{self, ADDRESS_BYTES};
-use crate::snapshot::{SnapshotId, View};
+use crate::snapshot::{Kind, SnapshotId, View};
 use crate::transaction::Transaction;
 
 /// The slot of the list, on each memnode.
@@ -63,7 +63,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Vec<Kept> {
         let view = View {
             snapshot: SnapshotId(number(0)),
             root: page::decode_address(&head[8..]),
-            tip: false,
+            kind: Kind::Snapshot,
         };
         let name = (len > 0).then(|| name.to_vec());
         list.push(Kept { view, name });
@@ -94,8 +94,7 @@ impl Transaction<'_> {
         if list.len() >= SNAPSHOTS_MAX {
             return Err(Error::TooManySnapshots.into());
         }
-        let last = list.last().map(|last| last.view.snapshot);
-        if last.is_some_and(|last| last >= view.snapshot) {
+        if list.iter().any(|kept| kept.view.snapshot == view.snapshot) {
             // The list and the tip are remembered from different times.
             return Err(Stop::Conflict);
         }

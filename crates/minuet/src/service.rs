@@ -77,7 +77,7 @@ mod tests {
         View {
             snapshot: SnapshotId(snapshot),
             root: pando_memnode::Address::default(),
-            tip: false,
+            kind: crate::snapshot::Kind::Snapshot,
         }
     }
 

@@ -9,6 +9,7 @@ use pando_memnode::{
 
 use crate::error::Stop;
 use crate::fault::{Fault, plant};
+use crate::limits::DESCENDANTS_MAX;
 use crate::simulator::audit::{audit, tip};
 use crate::tree::found;
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
 
 fn database(memnodes: u16, page_bytes: usize) -> Database {
     let limits = Limits {
-        slots_fixed: 4,
+        slots_fixed: FIXED_SLOTS,
         ..Limits::default()
     };
     let config = Config {
@@ -106,7 +107,10 @@ fn step(database: &mut Database, model: &mut Model, random: &mut fastrand::Rng, 
 fn audited(database: &Database, model: &Model) {
     let memnodes = database.memnodes().memnodes();
     let tip = tip(memnodes).unwrap();
-    let contents = audit(memnodes, &[tip], true).unwrap().remove(0);
+    let contents = audit(memnodes, DESCENDANTS_MAX, true)
+        .unwrap()
+        .remove(&tip.snapshot);
+    let contents = contents.unwrap();
     let expected: BTreeMap<_, _> = model
         .iter()
         .map(|((tree, key), held)| ([&tree.0.to_be_bytes()[..], key].concat(), held.clone()))
@@ -118,7 +122,7 @@ fn audited(database: &Database, model: &Model) {
 fn the_tree_is_a_map() {
     for seed in 0..12 {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut database = database(1 + (seed % 3) as u16, 384);
+        let mut database = database(1 + (seed % 3) as u16, 448);
         let mut model = Model::new();
         // It grows, is emptied almost, and grows again.
         for removals in [10, 80, 20, 85] {
@@ -148,12 +152,7 @@ fn sizes_are_bounded_by_clear_errors() {
         put(&mut database, 1, 65),
         Err(Error::ValueTooLong { bytes: 65, max: 64 })
     );
-    audit(
-        database.memnodes().memnodes(),
-        &[tip(database.memnodes().memnodes()).unwrap()],
-        true,
-    )
-    .unwrap();
+    audit(database.memnodes().memnodes(), DESCENDANTS_MAX, true).unwrap();
 }
 
 #[test]
@@ -190,7 +189,7 @@ fn the_longest_keys_and_values_fit_everywhere() {
 
 #[test]
 fn an_old_view_of_the_tip_leads_into_no_snapshot() {
-    let mut database = database(2, 384);
+    let mut database = database(2, 448);
     let put = |database: &mut Database, view, value: &[u8]| {
         database.run(|t| TreeId(1).put(t, view, b"key", value))
     };
@@ -231,7 +230,7 @@ fn pages(database: &Database) -> usize {
 
 #[test]
 fn what_nobody_keeps_is_collected() {
-    let mut database = database(2, 384);
+    let mut database = database(2, 448);
     let mut random = fastrand::Rng::with_seed(4);
     let mut model = Model::new();
     let mut views = Vec::new();
@@ -267,8 +266,7 @@ fn what_nobody_keeps_is_collected() {
         "{collected:?}"
     );
     let memnodes = database.memnodes().memnodes();
-    let views = [&expected[..], &[tip(memnodes).unwrap()]].concat();
-    audit(memnodes, &views, true).unwrap();
+    audit(memnodes, DESCENDANTS_MAX, true).unwrap();
     // What is gone says so, whatever is asked of it.
     let gone = |ended| assert_eq!(ended, Err(Error::NoSnapshot));
     gone(database.run(|t| TreeId(1).get(t, lost, b"1").map(|_| ())));
@@ -318,7 +316,7 @@ fn diff_all(
 #[test]
 fn a_diff_applied_to_the_old_version_is_the_new_one() {
     for seed in 0..3 {
-        let mut database = database(1 + (seed % 3) as u16, 384);
+        let mut database = database(1 + (seed % 3) as u16, 448);
         let mut random = fastrand::Rng::with_seed(seed);
         let mut model = Model::new();
         let mut states = Vec::new();
@@ -358,9 +356,9 @@ fn a_diff_applied_to_the_old_version_is_the_new_one() {
 #[test]
 fn a_diff_trusts_no_cached_node() {
     let found = |fault| {
-        let mut database = database(1, 384);
+        let mut database = database(1, 448);
         let config = Config {
-            page_bytes: 384,
+            page_bytes: 448,
             ..Config::default()
         };
         let mut other = Proxy::new(CoordinatorId::of(7, 0), config);
@@ -401,7 +399,7 @@ fn a_diff_trusts_no_cached_node() {
 /// Two snapshots with a difference, and a tip that has gone on from the later one.
 fn three(seed: u64) -> (Database, [(View, Model); 2], Model) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let mut database = database(1 + (seed % 3) as u16, 384);
+    let mut database = database(1 + (seed % 3) as u16, 448);
     let mut model = Model::new();
     let mut states = [400, 60].map(|steps| {
         for _ in 0..steps {
@@ -434,8 +432,10 @@ fn values(model: &Model) -> BTreeMap<&(TreeId, Vec<u8>), &[u8]> {
 fn at_the_tip(database: &Database) -> BTreeMap<(TreeId, Vec<u8>), Vec<u8>> {
     let memnodes = database.memnodes().memnodes();
     let tip = tip(memnodes).unwrap();
-    let contents = audit(memnodes, &[tip], false).unwrap().remove(0);
-    let entries = contents.into_iter().map(|(key, (_, value))| {
+    let contents = audit(memnodes, DESCENDANTS_MAX, false)
+        .unwrap()
+        .remove(&tip.snapshot);
+    let entries = contents.unwrap().into_iter().map(|(key, (_, value))| {
         let (tree, key) = key.split_first_chunk().unwrap();
         ((TreeId(u32::from_be_bytes(*tree)), key.to_vec()), value)
     });
@@ -515,7 +515,7 @@ fn a_merge_into_a_snapshot_is_refused() {
 
 #[test]
 fn names_are_unique_and_bounded() {
-    let mut database = database(1, 384);
+    let mut database = database(1, 448);
     let first = database.run(crate::create_snapshot).unwrap();
     let second = database.run(crate::create_snapshot).unwrap();
     let mut name = |view: View, name: &[u8]| database.run(|t| t.name_snapshot(view.snapshot, name));
@@ -535,7 +535,7 @@ fn names_are_unique_and_bounded() {
 
 #[test]
 fn a_snapshot_stays_as_it_was() {
-    let mut database = database(2, 384);
+    let mut database = database(2, 448);
     let mut random = fastrand::Rng::with_seed(3);
     let mut model = Model::new();
     let mut kept = Vec::new();
@@ -654,7 +654,7 @@ fn what_comes_in_one_wave_from_two_memnodes_is_of_two_moments() {
 fn a_diff_reads_what_changed() {
     let mut nodes = [Memnode::new(Limits::default())];
     let config = Config {
-        page_bytes: 384,
+        page_bytes: 448,
         ..Config::default()
     };
     let mut proxy = Proxy::new(CoordinatorId::default(), config);

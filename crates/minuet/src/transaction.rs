@@ -13,18 +13,23 @@
 //! | `reads` | slots whose sequences the commit compares | kept |
 //! | `dirty`, `fresh` | slots of dirty reads: the cache may lose them before the next run | kept |
 //! | `replicas` | replicated slots, compared by content at each participant | kept |
+//! | `dirty_replicas` | replicated slots that are compared by nobody | kept |
 //! | `writes`, `replica_writes` | what the commit writes | cleared |
 //! | `held` | free slots; those up to `taken` are allocated | kept, `taken` cleared |
 //!
 //! A dirty read (§3) is compared only if its slot is written later: it is then moved to `reads`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use pando_memnode::{Address, Bytes, CoordinatorId, MemnodeId, Sequence, Slot, SlotState};
 
+use crate::catalog::Directory;
 use crate::error::{Error, Stop};
 use crate::fault::{Fault, planted};
 use crate::limits::{Config, TOUCHED_MAX};
+use crate::lineage::Lineage;
+use crate::live::Live;
 use crate::page::PageEdit;
 use crate::proxy::Proxy;
 
@@ -35,8 +40,10 @@ pub(crate) enum Want {
     Read(Address),
     /// A slot, as it is at some time.
     Dirty(Address),
-    /// A replicated slot.
+    /// A replicated slot, to be compared at the commit.
     Replica(Slot),
+    /// A replicated slot, as it is at some time.
+    DirtyReplica(Slot),
     /// Free slots.
     Free(MemnodeId),
     /// The slots in use, from this one.
@@ -82,6 +89,9 @@ pub(crate) struct Sets {
     /// Those of `dirty` that memnodes gave since the attempt began.
     pub(crate) fresh: BTreeSet<Address>,
     pub(crate) replicas: BTreeMap<Slot, Replica>,
+    pub(crate) dirty_replicas: BTreeMap<Slot, Bytes>,
+    /// What is seen, as the last run found out from what the commit compares.
+    pub(crate) live: Option<Arc<Live>>,
     pub(crate) writes: BTreeMap<Address, Written>,
     pub(crate) replica_writes: BTreeMap<Slot, Bytes>,
     pub(crate) wants: BTreeSet<Want>,
@@ -104,7 +114,7 @@ impl Sets {
         for address in self.reads.keys().chain(self.dirty.keys()) {
             proxy.uncache(*address);
         }
-        for slot in self.replicas.keys() {
+        for slot in self.replicas.keys().chain(self.dirty_replicas.keys()) {
             proxy.forget_replica(*slot);
         }
         self.begin_run();
@@ -112,6 +122,8 @@ impl Sets {
         self.dirty.clear();
         self.fresh.clear();
         self.replicas.clear();
+        self.dirty_replicas.clear();
+        self.live = None;
         self.lists.clear();
     }
 
@@ -285,6 +297,20 @@ impl<'a> Transaction<'a> {
         }
     }
 
+    /// The page of an address that this transaction has read.
+    pub(crate) fn page_that_was_read(&self, address: Address) -> Option<crate::page::Page> {
+        let sets = &self.sets;
+        if let Some(written) = sets.writes.get(&address) {
+            return match written {
+                Written::Page(edit) => Some(edit.page().clone()),
+                Written::Bytes(_) | Written::Free => None,
+            };
+        }
+        let read = sets.reads.get(&address).map(|read| &read.state);
+        let state = read.or_else(|| sets.dirty.get(&address))?;
+        crate::page::header(&state.bytes)
+    }
+
     /// Writes a page that was taken, or allocated.
     pub(crate) fn put_page(&mut self, address: Address, page: PageEdit) {
         self.sets.writes.insert(address, Written::Page(page));
@@ -394,7 +420,8 @@ impl<'a> Transaction<'a> {
         if let Some(replica) = self.sets.replicas.get(&slot) {
             return Ok(replica.bytes.clone());
         }
-        let Some(bytes) = self.proxy.replica(slot).cloned() else {
+        let dirty = self.sets.dirty_replicas.get(&slot);
+        let Some(bytes) = dirty.or_else(|| self.proxy.replica(slot)).cloned() else {
             return self.want(Want::Replica(slot));
         };
         let replica = Replica {
@@ -403,6 +430,70 @@ impl<'a> Transaction<'a> {
         };
         self.sets.replicas.insert(slot, replica);
         Ok(bytes)
+    }
+
+    /// Reads a replicated slot as it is at some time, possibly long ago.
+    pub(crate) fn dirty_replica(&mut self, slot: Slot) -> Result<Bytes, Stop> {
+        if let Some(bytes) = self.sets.replica_writes.get(&slot) {
+            return Ok(bytes.clone());
+        }
+        if let Some(replica) = self.sets.replicas.get(&slot) {
+            return Ok(replica.bytes.clone());
+        }
+        if let Some(bytes) = self.sets.dirty_replicas.get(&slot) {
+            return Ok(bytes.clone());
+        }
+        let Some(bytes) = self.proxy.replica(slot).cloned() else {
+            return self.want(Want::DirtyReplica(slot));
+        };
+        self.sets.dirty_replicas.insert(slot, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// The root of the catalog taken apart, if these are the bytes that the proxy did so with last.
+    pub(crate) fn known_directory(&self, bytes: &Bytes) -> Option<Arc<Directory>> {
+        let (of, directory) = self.proxy.directory.as_ref()?;
+        Arc::ptr_eq(of, bytes).then(|| directory.clone())
+    }
+
+    pub(crate) fn know_directory(&mut self, of: Bytes, directory: Directory) -> Arc<Directory> {
+        let directory = Arc::new(directory);
+        self.proxy.directory = Some((of, directory.clone()));
+        directory
+    }
+
+    /// The lineage of the first line.
+    pub(crate) fn first_lineage(&self) -> Arc<Lineage> {
+        self.proxy.first_lineage.clone()
+    }
+
+    pub(crate) fn known_lineage(&self, line: u32) -> Option<Arc<Lineage>> {
+        self.proxy.lineages.get(&line).cloned()
+    }
+
+    /// Remembers how a line came to be, which never changes; but a line that this transaction
+    /// begins may never be.
+    pub(crate) fn know_lineage(&mut self, line: u32, lineage: Lineage) -> Arc<Lineage> {
+        let lineage = Arc::new(lineage);
+        if self.sets.replica_writes.is_empty() {
+            self.proxy.know_lineage(line, lineage.clone());
+        }
+        lineage
+    }
+
+    /// What the proxy knows to be seen, if it was found out from the same.
+    pub(crate) fn known_live(&self) -> Option<Arc<Live>> {
+        self.sets.live.clone().or_else(|| self.proxy.live.clone())
+    }
+
+    /// Remembers what is seen, if the transaction commits.
+    pub(crate) fn know_live(&mut self, live: &Arc<Live>) {
+        self.sets.live = Some(live.clone());
+    }
+
+    /// The nodes that this round of the collection leaves, as far as it has found out.
+    pub(crate) fn needed(&mut self) -> &mut HashSet<Address> {
+        &mut self.proxy.needed
     }
 
     /// Writes a replicated slot, at all memnodes. It must have been read.

@@ -8,6 +8,7 @@
 //! | removal, merges | `remove` | |
 //! | large values | `large` | |
 //! | snapshots | `create_snapshot` | Figure 6 |
+//! | what old nodes say of their copies | `discretion` | §5.2 |
 //! | what differs between two versions | `diff` | |
 //! | what one version changed, done to the tip | `merge` | |
 //!
@@ -27,12 +28,13 @@
 //! - **MB1 fences-nest** The fences of a node's children cut the range of its own fences without
 //!   gap or overlap, in every version.
 //! - **MB2 made-at-the-tip** A node changes only in the version at which it was made, apart from
-//!   its copied-to ids. The tip's root was made at the tip.
-//! - **MB3 old-nodes-say-so** Whoever takes a node out of the tip's tree frees it, if it was made
-//!   at the tip, or else notes there that it was copied at the tip. Whoever reads the old one then
-//!   finds out by the address's generation, or by the note.
+//!   its notes of copies. Each version's root was made at that version, and no other has it.
+//! - **MB3 old-nodes-say-so** Whoever takes a node, not the root, out of a tip's tree frees it, if
+//!   it was made at the tip, or else notes there that it was copied at the tip. Whoever reads the
+//!   old one then finds out by the address's generation, or by the note.
 
 mod diff;
+mod discretion;
 mod large;
 mod merge;
 mod read;
@@ -42,15 +44,20 @@ mod write;
 
 use pando_memnode::Address;
 
+use crate::branch::BranchId;
 use crate::error::{Error, Stop};
 use crate::page::{Cell, CellBody, Node, PageEdit};
-use crate::snapshot::{SnapshotId, View};
+use crate::snapshot::{Kind, SnapshotId, View};
 use crate::transaction::Transaction;
 
 pub use diff::{Change, Diffed};
 pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};
+
+pub(crate) use traverse::read_root;
+#[cfg(any(test, feature = "simulator"))]
+pub(crate) use traverse::{Route, route};
 
 /// What pages say in place of a tree's number: all trees of users are one.
 pub(crate) const DATA: u32 = 1;
@@ -89,6 +96,7 @@ pub fn found(transaction: &mut Transaction<'_>) -> Result<(), Stop> {
             key: Vec::new(),
             body: CellBody::Child(leaf),
         }],
+        is_root: true,
         ..Node::empty(DATA, root, snapshot)
     };
     put_new(transaction, leaf, &Node::empty(DATA, leaf, snapshot));
@@ -96,31 +104,25 @@ pub fn found(transaction: &mut Transaction<'_>) -> Result<(), Stop> {
     transaction.set_tip(View {
         snapshot,
         root,
-        tip: true,
-    });
-    Ok(())
+        kind: Kind::Tip(BranchId::FIRST),
+    })?;
+    transaction.found_branches()
 }
 
-/// Makes the tip a snapshot, and a copy of its root the new tip (Figure 6). Nothing else is copied
-/// before it changes. It takes part at every memnode.
+/// Makes the tip of the first branch a snapshot (Figure 6).
 pub fn create_snapshot(transaction: &mut Transaction<'_>) -> Result<View, Stop> {
-    let tip = transaction.tip()?;
-    let page = traverse::visit_root(transaction, tip)?;
-    let snapshot = SnapshotId(tip.snapshot.0 + 1);
-    let root = transaction.allocate(tip.root.memnode)?;
-    let mut copy = PageEdit::of(page.clone());
-    copy.become_copy(root.generation, snapshot);
-    transaction.put_page(root, copy);
-    let mut old = transaction.take_page(tip.root, page);
-    old.note_copy(snapshot);
-    transaction.put_page(tip.root, old);
-    let made = View { tip: false, ..tip };
+    create_snapshot_of(transaction, BranchId::FIRST)
+}
+
+/// Makes a branch's tip a snapshot, and a copy of its root the new tip (Figure 6). Nothing else is
+/// copied before it changes. It takes part at every memnode.
+pub fn create_snapshot_of(
+    transaction: &mut Transaction<'_>,
+    branch: BranchId,
+) -> Result<View, Stop> {
+    let tip = transaction.tip_of(branch)?;
+    let made = transaction.advance(tip)?;
     transaction.keep(made)?;
-    transaction.set_tip(View {
-        snapshot,
-        root,
-        tip: true,
-    });
     Ok(made)
 }
 

@@ -6,8 +6,9 @@
 use pando_memnode::{Address, Bytes, Piece, Sequence};
 
 use super::{
-    CHILD_CELL_BYTES, COPIED, COPIES, COPIES_MAX, COUNT, CREATED, Cell, CellBody, DEAD, FLOOR,
-    GENERATION, HEAP, LEAF_CELL_BYTES, Node, Page, encode_address, encode_entry,
+    CHILD_CELL_BYTES, COPIED, COPIES, COPIES_MAX, COUNT, CREATED, Cell, CellBody, Copied, DEAD,
+    FAR, FLOOR, GENERATION, HEAP, IS_DISCRETIONARY, IS_ROOT, KIND, LEAF_CELL_BYTES, NOTE_BYTES,
+    Node, Page, encode_address, encode_entry,
 };
 use crate::SnapshotId;
 
@@ -89,15 +90,30 @@ impl PageEdit {
         self.pieces = None;
         self.put(GENERATION, &generation.0.to_le_bytes());
         self.put(CREATED, &created.0.to_le_bytes());
+        let is_root = self.page.is_root();
+        self.put(KIND, &[if is_root { IS_ROOT } else { 0 }]);
         self.put(COPIES, &[0]);
+        self.put(FAR, &[0; NOTE_BYTES]);
     }
 
-    /// Notes that the page was copied at `snapshot`. There must be room.
-    pub(crate) fn note_copy(&mut self, snapshot: SnapshotId) {
-        let count = usize::from(self.page.bytes[COPIES]);
-        assert!(count < COPIES_MAX, "the descendant set is bounded");
-        self.put(COPIED + 8 * count, &snapshot.0.to_le_bytes());
-        self.put(COPIES, &[count as u8 + 1]);
+    /// Makes it the page of a discretionary copy.
+    pub(crate) fn become_discretionary(&mut self, generation: Sequence, created: SnapshotId) {
+        self.become_copy(generation, created);
+        self.put(KIND, &[IS_DISCRETIONARY]);
+    }
+
+    /// Notes to which versions the page was copied. There must be room.
+    pub(crate) fn set_copies(&mut self, copies: &[Copied]) {
+        assert!(copies.len() <= COPIES_MAX, "the descendant set is bounded");
+        let notes: Vec<u8> = copies.iter().flat_map(|copied| copied.encode()).collect();
+        self.put(COPIED, &notes);
+        self.put(COPIES, &[copies.len() as u8]);
+        debug_assert!(self.page.copies().eq(copies.iter().copied()));
+    }
+
+    /// Notes a later copy, to get there sooner.
+    pub(crate) fn set_far(&mut self, far: Copied) {
+        self.put(FAR, &far.encode());
     }
 
     /// Raises the floor to `version`.

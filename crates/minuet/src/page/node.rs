@@ -3,9 +3,8 @@
 use pando_memnode::{Address, Bytes, Sequence};
 
 use super::{
-    CHILD_CELL_BYTES, COPIED, COPIES, COPIES_MAX, COUNT, CREATED, FLOOR, FORMAT, GENERATION,
-    HEADER_BYTES, HEAP, HEIGHT, HIGH, LEAF_CELL_BYTES, LOW, NO_HIGH, PREFIX, Page, TREE,
-    encode_address,
+    CHILD_CELL_BYTES, COUNT, CREATED, FLOOR, FORMAT, GENERATION, HEADER_BYTES, HEAP, HEIGHT, HIGH,
+    IS_ROOT, KIND, LEAF_CELL_BYTES, LOW, NO_HIGH, PREFIX, Page, TREE, encode_address,
 };
 use crate::SnapshotId;
 
@@ -60,15 +59,15 @@ pub(super) fn encode_entry(out: &mut Vec<u8>, suffix: &[u8], version: u64, value
     out.extend(value);
 }
 
-/// A node taken apart.
+/// A node taken apart, without what is noted of its copies: what is made of it has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
+    pub(crate) is_root: bool,
     pub(crate) height: u8,
     pub(crate) tree: u32,
     pub(crate) generation: Sequence,
     pub(crate) created: SnapshotId,
     pub(crate) floor: u64,
-    pub(crate) copies: Vec<SnapshotId>,
     pub(crate) low: Vec<u8>,
     pub(crate) high: Option<Vec<u8>>,
     pub(crate) cells: Vec<Cell>,
@@ -78,12 +77,12 @@ impl Node {
     /// A leaf without entries that covers all keys.
     pub(crate) fn empty(tree: u32, address: Address, created: SnapshotId) -> Self {
         Self {
+            is_root: false,
             height: 0,
             tree,
             generation: address.generation,
             created,
             floor: 0,
-            copies: Vec::new(),
             low: Vec::new(),
             high: None,
             cells: Vec::new(),
@@ -104,12 +103,12 @@ impl Node {
             },
         };
         Self {
+            is_root: page.is_root(),
             height: page.height(),
             tree: page.tree(),
             generation: page.generation(),
             created: page.created(),
             floor: page.floor(),
-            copies: page.copies().collect(),
             low: page.low().to_vec(),
             high: page.high().map(<[u8]>::to_vec),
             cells: (0..page.count()).map(cell).collect(),
@@ -127,10 +126,6 @@ impl Node {
 
     /// The page; `None` if it does not fit.
     pub(crate) fn encode(&self, page_bytes: usize) -> Option<Bytes> {
-        assert!(
-            self.copies.len() <= COPIES_MAX,
-            "the descendant set is bounded"
-        );
         let prefix = self.prefix();
         let high = self.high.as_deref().unwrap_or_default();
         let directory = HEADER_BYTES + self.low.len() + high.len();
@@ -151,10 +146,7 @@ impl Node {
         put(LOW, &(self.low.len() as u16).to_le_bytes());
         put(HIGH, &high_len.to_le_bytes());
         put(PREFIX, &(prefix as u16).to_le_bytes());
-        put(COPIES, &[self.copies.len() as u8]);
-        for (index, copy) in self.copies.iter().enumerate() {
-            put(COPIED + 8 * index, &copy.0.to_le_bytes());
-        }
+        put(KIND, &[if self.is_root { IS_ROOT } else { 0 }]);
         put(HEADER_BYTES, &self.low);
         put(HEADER_BYTES + self.low.len(), high);
         let mut heap = page_bytes;
@@ -198,8 +190,8 @@ impl Node {
         };
         let high = self.high.replace(separator.clone());
         Self {
+            is_root: false,
             generation: right.generation,
-            copies: Vec::new(),
             low: separator,
             high,
             cells,
@@ -209,7 +201,6 @@ impl Node {
 
     fn clone_head(&self) -> Self {
         Self {
-            copies: Vec::new(),
             low: Vec::new(),
             high: None,
             cells: Vec::new(),

@@ -13,9 +13,9 @@ use super::script::{Script, Work};
 use crate::collect::Collector;
 use crate::job::Job;
 use crate::lease::LeaseId;
-use crate::limits::Config;
+use crate::limits::{Config, DESCENDANTS_MAX, DESCENDANTS_MIN};
 use crate::proxy::{JobId, Proxy};
-use crate::snapshot::View;
+use crate::snapshot::{FIXED_SLOTS, View};
 use crate::transport::{Ticket, Transport};
 use crate::tree::Diffed;
 
@@ -191,16 +191,17 @@ impl World {
         };
         let config = Config {
             memnodes: random.u16(1..=4),
-            page_bytes: [384, 512, 768][random.usize(0..3)],
+            page_bytes: [448, 512, 768][random.usize(0..3)],
             cached_nodes: [16, 1000][random.usize(0..2)],
             reserved: random.u32(1..8),
             resend_ticks: 4,
             wait_ticks: 8,
             patience: random.u32(1..6),
             newest_kept: random.u32(0..5),
+            descendants_max: random.u8(DESCENDANTS_MIN..=DESCENDANTS_MAX),
         };
         let limits = Limits {
-            slots_fixed: 4,
+            slots_fixed: FIXED_SLOTS,
             slots_max: 1 << 20,
             reservations_max: 64,
             waiting_max: 8,

@@ -9,12 +9,15 @@
 //! to a child that has been copied since; a traversal finds that out at the child, but whoever
 //! passes over the child does not. So no node is taken from the cache here.
 //!
+//! A node that forwards to a discretionary copy is the same as that (MF3 old-nodes-stay). So it is
+//! equal for two versions of which one has it and the other its copy.
+//!
 //! What is not here is passed over as well, and wanted; so a wave fetches many nodes at once.
 
 use pando_memnode::Address;
 
 use super::TreeId;
-use super::traverse::visit_exactly;
+use super::traverse::Way;
 use crate::error::Stop;
 use crate::fault::{Fault, planted};
 use crate::limits::{DIFF_LEAVES_MAX, DIFF_WANTED_MAX};
@@ -260,8 +263,9 @@ impl Side {
             self.path.pop();
         }
         if self.path.is_empty() {
-            let page = visit_exactly(transaction, self.view, self.view.root, None)?;
-            self.push(self.view.root, page, key)?;
+            let mut way = Way::new(transaction, self.view)?;
+            let (root, page) = way.visit_exactly(self.view.root, None)?;
+            self.push(root, page, key)?;
         }
         Ok(())
     }
@@ -283,8 +287,9 @@ impl Side {
         let page = self.top().1;
         let index = page.child_for(key);
         let (child, height) = (page.child(index), page.height());
-        match visit_exactly(transaction, self.view, child, Some(height)) {
-            Ok(page) => self.push(child, page, key).map(|()| None),
+        let mut way = Way::new(transaction, self.view)?;
+        match way.visit_exactly(child, Some(height)) {
+            Ok((child, page)) => self.push(child, page, key).map(|()| None),
             Err(Stop::Away) => Ok(Some(index)),
             Err(stop) => Err(stop),
         }

@@ -10,7 +10,10 @@
 
 use pando_memnode::{Address, Bytes};
 
-use crate::error::{Error, Stop};
+use super::DATA;
+use super::discretion::note_copied;
+use super::traverse::{Step, Way};
+use crate::error::Stop;
 use crate::page::{self, BODY_FORMAT, HEADER_BYTES, Page, PageEdit};
 use crate::snapshot::View;
 use crate::transaction::Transaction;
@@ -29,10 +32,10 @@ pub(crate) fn store(
     view: View,
     bytes: &Bytes,
 ) -> Result<Address, Stop> {
-    debug_assert!(view.tip && bytes.starts_with(&BODY_HEADER));
+    debug_assert!(view.is_tip() && bytes.starts_with(&BODY_HEADER));
     let place = transaction.place();
     let (head, body) = (transaction.allocate(place)?, transaction.allocate(place)?);
-    let page = page::head(head.generation, view.snapshot, body);
+    let page = page::head(DATA, head.generation, view.snapshot, body);
     transaction.put_page(head, PageEdit::whole(page));
     transaction.put_bytes(body, bytes.clone());
     Ok(head)
@@ -44,22 +47,20 @@ pub(crate) fn retire(
     view: View,
     head: Address,
 ) -> Result<(), Stop> {
-    let bytes = transaction.read(head)?;
-    let life = page::Life::of(&bytes).ok_or(Stop::Conflict)?;
-    let body = life.body.ok_or(Stop::Conflict)?;
-    if life.generation != head.generation {
-        return Err(Stop::Conflict);
-    }
-    if life.created == view.snapshot {
-        transaction.free(head);
+    let (address, page) = Way::new(transaction, view)?.visit_head(head)?;
+    let body = page.body().ok_or(Stop::Conflict)?;
+    if page.created() == view.snapshot {
+        transaction.free(address);
         transaction.free_unchanged(body);
         return Ok(());
     }
-    let page = Page::of_head(&bytes).ok_or(Error::Refused)?;
-    let mut edit = transaction.take_page(head, page);
-    edit.note_copy(view.snapshot);
-    transaction.put_page(head, edit);
-    Ok(())
+    let step = Step {
+        address,
+        page,
+        entry: head,
+        child: 0,
+    };
+    note_copied(transaction, view, &step)
 }
 
 /// Where the bytes of the large value are whose head this is.

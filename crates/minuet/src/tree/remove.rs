@@ -1,7 +1,10 @@
 //! Removal, and merges of what has become small.
 
+use pando_memnode::Address;
+
 use super::TreeId;
-use super::traverse::{Step, visit};
+use super::discretion::note_copied;
+use super::traverse::{Step, Way};
 use super::write::{Edited, Writer};
 use crate::error::Stop;
 use crate::fault::{Fault, planted};
@@ -62,13 +65,7 @@ impl Writer<'_, '_> {
             return Ok(Err(edited));
         }
         let other = if child > 0 { child - 1 } else { 1 };
-        let sibling = page.child(other);
-        let visited = visit(self.transaction, self.view, sibling, Some(page.height()))?;
-        let sibling = Step {
-            address: sibling,
-            page: visited,
-            child: 0,
-        };
+        let sibling = self.visit(page.child(other), page.height())?;
         let (this, that) = (edited.page.node(), Node::decode(&sibling.page));
         let (left, right) = if other < child {
             (&that, &this)
@@ -88,13 +85,12 @@ impl Writer<'_, '_> {
             self.transaction.free(edited.address);
             kept
         } else {
-            self.take_out(&sibling);
+            self.take_out(&sibling)?;
             edited
         };
         let node = Node {
             generation: kept.page.node().generation,
             created: self.view.snapshot,
-            copies: Vec::new(),
             ..merged
         };
         assert!(kept.page.replace(&node), "what fits three quarters fits");
@@ -111,34 +107,42 @@ impl Writer<'_, '_> {
     }
 
     /// Takes a node out of the tip's tree (MB3 old-nodes-say-so).
-    fn take_out(&mut self, step: &Step) {
+    fn take_out(&mut self, step: &Step) -> Result<(), Stop> {
         if step.page.created() == self.view.snapshot {
             self.transaction.free(step.address);
-        } else {
-            self.note_copied(step);
+            return Ok(());
         }
+        note_copied(self.transaction, self.view, step)
+    }
+
+    /// Goes to a child of a node of the height `parent`.
+    fn visit(&mut self, entry: Address, parent: u8) -> Result<Step, Stop> {
+        let mut way = Way::new(self.transaction, self.view)?;
+        let (address, page) = way.visit(entry, Some(parent))?;
+        Ok(Step {
+            address,
+            page,
+            entry,
+            child: 0,
+        })
     }
 
     /// Writes the root; if it has one inner child, takes that one's place.
     fn shrink_root(&mut self, mut root: Edited) -> Result<(), Stop> {
         while root.page.page().count() == 1 && root.page.page().height() > 1 {
             let (child, height) = (root.page.page().child(0), root.page.page().height());
-            let page = visit(self.transaction, self.view, child, Some(height))?;
+            let child = self.visit(child, height)?;
             let node = Node {
+                is_root: true,
                 generation: root.address.generation,
                 created: self.view.snapshot,
-                copies: Vec::new(),
-                ..Node::decode(&page)
+                ..Node::decode(&child.page)
             };
             assert!(
                 root.page.replace(&node),
                 "the only child's fences are the root's"
             );
-            self.take_out(&Step {
-                address: child,
-                page,
-                child: 0,
-            });
+            self.take_out(&child)?;
         }
         self.finish(root, None)
     }

@@ -7,6 +7,7 @@
 
 use pando_memnode::Address;
 
+use super::discretion::note_copied;
 use super::traverse::{Step, traverse};
 use super::{DATA, TreeId, put_new};
 use crate::error::{Error, Stop};
@@ -69,7 +70,9 @@ impl TreeId {
         let page = leaf.page.page();
         let found = page.find(&key);
         let old = found.map_or(0, |index| page.entry(index).0);
-        let version = version.unwrap_or(old.max(page.floor()) + 1);
+        let line = writer.view.snapshot.version_floor();
+        let next = old.max(page.floor()).max(line) + 1;
+        let version = version.unwrap_or(next);
         let body = CellBody::Entry {
             version,
             value: value.to_vec(),
@@ -91,7 +94,7 @@ impl<'t, 'a> Writer<'t, 'a> {
         view: View,
         key: &[u8],
     ) -> Result<(Self, Step), Stop> {
-        if !view.tip {
+        if !view.is_tip() {
             return Err(Error::ReadOnly.into());
         }
         let mut path = traverse(transaction, view, key)?;
@@ -118,7 +121,7 @@ impl<'t, 'a> Writer<'t, 'a> {
             });
         }
         let copy = self.transaction.allocate(address.memnode)?;
-        self.note_copied(step);
+        note_copied(self.transaction, self.view, step)?;
         let mut page = PageEdit::of(page.clone());
         page.become_copy(copy.generation, self.view.snapshot);
         Ok(Edited {
@@ -126,13 +129,6 @@ impl<'t, 'a> Writer<'t, 'a> {
             page,
             moved: true,
         })
-    }
-
-    /// Notes in an old node that it is not the tip's any more (MB3 old-nodes-say-so).
-    pub(super) fn note_copied(&mut self, step: &Step) {
-        let mut old = self.transaction.take_page(step.address, step.page.clone());
-        old.note_copy(self.view.snapshot);
-        self.transaction.put_page(step.address, old);
     }
 
     /// Adds a cell. If the node overflows, its right half is returned; of the root, none ever is.
@@ -175,11 +171,12 @@ impl<'t, 'a> Writer<'t, 'a> {
             body: CellBody::Child(to),
         };
         let root = Node {
+            is_root: true,
             height: node.height + 1,
             cells: vec![child(&node.low, left), child(&upper.low, right)],
             ..Node::empty(DATA, edited.address, self.view.snapshot)
         };
-        node.generation = left.generation;
+        (node.generation, node.is_root) = (left.generation, false);
         put_new(self.transaction, left, &node);
         assert!(edited.page.replace(&root), "two children fit");
         Ok(None)

@@ -27,9 +27,11 @@ impl World {
     pub(super) fn compare_all(&mut self) -> Result<(), Violation> {
         let memnodes: Vec<_> = self.nodes.iter().map(|node| node.memnode.clone()).collect();
         let kept = audit::kept(&memnodes).map_err(|what| self.violation(what))?;
+        let catalog = audit::catalog(&memnodes).map_err(|what| self.violation(what))?;
         for pair in kept.windows(2) {
             let views = (pair[0].view, pair[1].view);
-            let walk = |view| audit::walk(&memnodes, view).map(|(contents, _)| contents);
+            let walk =
+                |view| audit::walk(&memnodes, &catalog.lines, view).map(|(contents, _)| contents);
             let walked = walk(views.0).and_then(|old| Ok((old, walk(views.1)?)));
             let (mut old, mut new) = walked.map_err(|what| self.violation(what))?;
             let tree = TreeId(self.random.u32(1..5));
@@ -94,11 +96,11 @@ impl World {
         {
             return Err(self.violation(format!("{kept:?} is kept in a newer one's place")));
         }
-        let views = kept.iter().map(|kept| kept.view).chain([tip]);
-        let all = audit::audit(&memnodes, &views.collect::<Vec<_>>(), true);
+        let all = audit::audit(&memnodes, self.config.descendants_max, true);
         let mut all = all.map_err(|what| self.violation(what))?;
-        let contents = all.pop().expect("the tip's");
-        for (kept, past) in kept.iter().zip(all) {
+        let contents = all.remove(&tip.snapshot).expect("the tip's");
+        for kept in &kept {
+            let past = all.remove(&kept.view.snapshot).expect("what is kept");
             let of = self.snapshots.iter().find(|(made, _)| *made == kept.view);
             let Some((_, maker)) = of else {
                 return Err(self.violation(format!("nobody made {kept:?}")));
