@@ -1,4 +1,4 @@
-//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, and other tools
+//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, waiting lines, and other tools
 //! that engines share: directories of trees, prefetching, word tags, units of time.
 //!
 //! ```
@@ -27,6 +27,7 @@ pub mod shim;
 pub mod tags;
 mod time;
 pub mod version_lock;
+mod waiting;
 
 pub use directory::Directory;
 pub use gate::{AllGates, GateGuard, Gates};
@@ -34,3 +35,4 @@ pub use lock::lock;
 pub use log_epoch::LogEpoch;
 pub use padded::Padded;
 pub use time::{Microseconds, Milliseconds};
+pub use waiting::{Ticket, WaitingLines};
