@@ -8,6 +8,7 @@ use pando_protocol::RespVersion;
 
 use crate::acknowledge::{Durability, Replicated};
 use crate::error::CommandError;
+use crate::lines::Blocked;
 pub use crate::settings::ReplyMode;
 use crate::settings::Settings;
 use crate::snapshots::NamedSnapshot;
@@ -49,6 +50,8 @@ pub struct Client {
     pub(crate) watches: Watches,
     /// The snapshot that it reads, if not the present (SNAPSHOT USE); it may have been dropped.
     pub(crate) uses: Option<Arc<NamedSnapshot>>,
+    /// Its place in the lines of keys, while its command waits for them.
+    pub(crate) blocked: Option<Box<Blocked>>,
     /// Of the current run.
     pub(crate) undo: Option<Box<Undo>>,
 }
@@ -140,6 +143,7 @@ impl Client {
             transaction: None,
             watches: Watches::default(),
             undo: None,
+            blocked: None,
             uses: None,
         }
     }

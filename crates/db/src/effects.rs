@@ -10,6 +10,7 @@
 //! | the session's counters | counted apart | added | dropped |
 //! | log records, by the commit hook | in the group being written | a group | cut off |
 //! | the expiry index | noted ([`Effects::deadlines`]) | reconciled | dropped |
+//! | what blocked clients wait for | noted ([`Effects::written`]) | announced | dropped |
 //! | SCAN cursors | drawn, noted ([`Effects::cursors`]) | given out | dropped |
 //! | random draws | drawn | kept | the generator is reset: the same again |
 //! | numbers of databases (FLUSHALL, SWAPDB) | changed, an image kept | old trees dropped | restored |
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use pando_engine::{Deadline, LogEpoch, TreeId};
 
 use crate::cursors::ScanPosition;
+use crate::lines::Place;
 use crate::mapping::TreesImage;
 use crate::statistics::SessionCounters;
 use crate::watchers::WatchImage;
@@ -59,6 +61,8 @@ pub(crate) struct Effects {
     pub(crate) deadlines: Vec<(TreeId, Box<[u8]>, Option<Deadline>)>,
     /// Cursors to publish.
     pub(crate) cursors: Vec<(u64, ScanPosition)>,
+    /// What blocked clients may wait for and was written (BL2 announced-when-visible).
+    pub(crate) written: Vec<Place>,
     /// Remaining work of mapping changes, to be done or undone.
     pub(crate) mapping: Option<MappingImage>,
 }
@@ -88,6 +92,7 @@ impl Effects {
             random,
             observed,
             deadlines: Vec::new(),
+            written: Vec::new(),
             cursors: Vec::new(),
             mapping: None,
         }

@@ -12,7 +12,6 @@
 //! | 3 | `TEXT` | INCRBYFLOAT | `embstr` or `raw`, never `int` |
 //! | 4 | `SKIPLIST` | a sorted set that has outgrown a listpack, for the rest of its life | `skiplist` |
 //! | 5 | `INTSET` | a set to which nothing but integers was ever added | `intset` |
-//! | 6 | `QUICKLIST` | a list that has outgrown a listpack | `quicklist` |
 //!
 //! Two more bits are memcached's, of strings only. A RESP command that writes a string clears them;
 //! one that changes only its expiry keeps them:
@@ -28,7 +27,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_engine::{BodyRef, HashRef, RowTag, StringRef, ValueRef};
+use pando_engine::{BodyRef, HashRef, ListRef, RowTag, StringRef, ValueRef};
 use pando_protocol::number;
 
 /// The form follows from the content.
@@ -48,9 +47,6 @@ pub(crate) const SKIPLIST: u8 = 4;
 
 /// A set of integers.
 pub(crate) const INTSET: u8 = 5;
-
-/// A list that is longer than one listpack.
-pub(crate) const QUICKLIST: u8 = 6;
 
 /// A memcached item that is known to be out of date.
 pub(crate) const STALE: u8 = 1 << 6;
@@ -255,7 +251,45 @@ pub(crate) fn of_sorted<'m>(
     }
 }
 
-/// The answer of OBJECT ENCODING.
+/// The answer of OBJECT ENCODING for a list: whether its elements fit one listpack. O(elements), up
+/// to the bound.
+pub(crate) fn of_list(list: ListRef<'_>, thresholds: &Thresholds) -> &'static str {
+    const FRAME_BYTES: u64 = 7;
+    let (elements_max, bytes_max) = match thresholds.list_max_listpack_size {
+        0.. => (
+            thresholds.list_max_listpack_size.cast_unsigned().max(1),
+            8 * 1024,
+        ),
+        size => (u64::MAX, 2048 << size.unsigned_abs().min(5)),
+    };
+    let mut elements = list.iter_from(0);
+    let mut bytes = FRAME_BYTES;
+    let fits = list.len() as u64 <= elements_max
+        && elements.all(|element| {
+            bytes += packed_bytes(element);
+            bytes <= bytes_max
+        });
+    if fits { "listpack" } else { "quicklist" }
+}
+
+/// What an element takes in a listpack.
+fn packed_bytes(element: StringRef<'_>) -> u64 {
+    let number = element.as_flat().and_then(number::parse_i64);
+    let bytes = element.len() as u64;
+    match number {
+        Some(0..128) => 2,
+        Some(-4096..4096) => 3,
+        Some(number) if i16::try_from(number).is_ok() => 4,
+        Some(number) if (-(1 << 23)..1 << 23).contains(&number) => 5,
+        Some(number) if i32::try_from(number).is_ok() => 6,
+        Some(_) => 10,
+        None if bytes < 64 => bytes + 2,
+        None if bytes < 4096 => bytes + 4,
+        None => bytes + 8,
+    }
+}
+
+/// The answer of OBJECT ENCODING, but of lists: see [`of_list`].
 pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
     let encoding = value.attributes.encoding & !STATE;
     match value.body {
@@ -264,7 +298,6 @@ pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
             HASHTABLE => "hashtable",
             SKIPLIST => "skiplist",
             INTSET => "intset",
-            QUICKLIST => "quicklist",
             _ => "listpack",
         },
         BodyRef::String(_) if encoding == RAW => "raw",

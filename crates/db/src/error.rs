@@ -182,6 +182,26 @@ pub enum CommandError {
     ReplyTooLong { reply_bytes_max: usize },
 
     // Sets, sorted or not.
+    // Lists, and waiting for keys.
+    #[error("ERR index out of range")]
+    IndexOutOfRange,
+    #[error(
+        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+         negative to start from the end of the list"
+    )]
+    RankZero,
+    #[error("ERR COUNT can't be negative")]
+    NegativeCount,
+    #[error("ERR MAXLEN can't be negative")]
+    NegativeMaxlen,
+    #[error("ERR timeout is not a float or out of range")]
+    TimeoutNotAFloat,
+    #[error("ERR timeout is negative")]
+    TimeoutNegative,
+    #[error("ERR timeout is out of range")]
+    TimeoutOutOfRange,
+    #[error("UNBLOCKED client unblocked via CLIENT UNBLOCK")]
+    Unblocked,
     #[error("ERR numkeys should be greater than 0")]
     KeyCountNotPositive,
     #[error("ERR Number of keys can't be greater than number of args")]

@@ -34,6 +34,7 @@ pub mod fuzz;
 mod kept;
 mod keyspace;
 pub mod limits;
+mod lines;
 mod maintenance;
 mod mapping;
 mod memcached;
@@ -74,6 +75,7 @@ pub use epoch_log::HandLog;
 pub use error::CommandError;
 pub use freeze::SnapshotFigures;
 pub use keyspace::Keyspace;
+pub use lines::Ended;
 pub use memcached::{ListedItem, MemcachedHost};
 pub use memory::{Accesses, EvictionPolicy, LastAccess};
 pub use open::OpenError;
@@ -88,7 +90,7 @@ pub use persistence::{
     CheckReport, CheckpointFailure, CheckpointOptions, CloseError, DumpWriter, Loaded, Pace,
     RecoveryError, StreamError, check, expect_database,
 };
-pub use progress::{Progress, ReplicaWait, Slice, Slices, Wait};
+pub use progress::{KeyWait, Progress, ReplicaWait, Slice, Slices, Wait};
 pub use replication::{
     Acknowledged, CopyReason, Framer, Joiner, Position, REPLICATION_FORMAT, Replica,
     ReplicationError, Sent, Source, Told,

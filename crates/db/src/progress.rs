@@ -8,7 +8,7 @@
 //! | `Replicas` | the reply: which disks, how many replicas have everything |
 //! | `Host` | the reply, which the host writes |
 //! | `Others` | the next slice, in a later turn |
-//! | `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
+//! | `Keys`, `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
 //!
 //! During any wait, no gate and no pin is held, and nothing else of this client is executed. A new
 //! kind of wait (a key, a remote answer) is a variant here. The compiler names where a front end
@@ -17,7 +17,9 @@
 //! Deliberately absent: who wakes whom; that is the front end's concern.
 
 use crate::clock::{Microseconds, Milliseconds};
-use pando_engine::LogEpoch;
+use std::ops::Range;
+
+use pando_engine::{LogEpoch, TypeTag};
 use pando_protocol::Reply;
 
 use crate::error::CommandError;
@@ -65,6 +67,9 @@ pub enum Wait {
     Host(u64),
     /// Other requests' turn: the command continues in slices ([`crate::Turn::slice`]).
     Others(Slices),
+    /// A value at one of its keys (BLPOP): nothing was done, and it tries again when the database
+    /// says so ([`crate::Database::on_ready`]), or its time is over ([`crate::Client::end_wait`]).
+    Keys(KeyWait),
     /// Permission to run: nothing was done, and it tries again at this time (CLIENT PAUSE, memory).
     Leave {
         /// In microseconds since the Unix epoch.
@@ -75,6 +80,19 @@ pub enum Wait {
     /// Data that the engine did not have and is fetching: nothing was done (RR1 effects-once).
     /// Nobody signals its arrival: a request that is woken too early waits once more.
     Away,
+}
+
+/// What a blocking command waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyWait {
+    /// A value of this type
+    pub(crate) tag: TypeTag,
+    /// at one of the keys that these arguments name.
+    pub(crate) keys: Range<usize>,
+    /// Until when; `None` is for ever.
+    pub until: Option<Microseconds>,
+    /// In a transaction, where it does not wait, its reply is a null instead of a null array.
+    pub(crate) is_single: bool,
 }
 
 /// What WAIT and WAITAOF wait for.
@@ -139,7 +157,7 @@ impl Wait {
     #[must_use]
     pub fn runs_again(&self) -> bool {
         match self {
-            Self::Leave { .. } | Self::Reader | Self::Away => true,
+            Self::Keys(_) | Self::Leave { .. } | Self::Reader | Self::Away => true,
             Self::Time { .. }
             | Self::Disk { .. }
             | Self::Replicas { .. }

@@ -10,6 +10,7 @@ use crate::clock::{Clock, Microseconds};
 use crate::durable::testing::{self, Fault};
 use crate::effects::Effects;
 use crate::expiry::ExpiryIndex;
+use crate::lines::InLine;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
 use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
@@ -52,6 +53,8 @@ pub(crate) struct SessionState {
     pub(crate) beyond_room: bool,
     /// What the engine has kept since the last group ended.
     pub(crate) kept: Kept,
+    /// The current command's place in the lines of its keys.
+    pub(crate) in_line: InLine,
     /// Of the current run, on an engine whose runs are repeated (RR1 effects-once).
     pub(crate) effects: Option<Box<Effects>>,
 }

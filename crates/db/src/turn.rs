@@ -53,6 +53,7 @@ use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
 
 mod await_disk;
+mod blocking;
 mod exec;
 mod give_way;
 mod images;
@@ -423,6 +424,9 @@ impl<'t> Turn<'t> {
             GateNeed::All => self.hold_all(),
             GateNeed::None => self.let_go(),
         }
+        if may_block(spec) {
+            return Ok(self.run_blocking(client, spec, request, reply, host));
+        }
         Ok(self.run(client, spec, request, reply, host))
     }
 
@@ -706,6 +710,12 @@ impl<'t> Turn<'t> {
     }
 }
 
+/// Whether the command may wait for keys.
+#[inline]
+fn may_block(spec: &CommandSpec) -> bool {
+    matches!(spec.id, CommandId::Keyspace(_)) && spec.flags.has(Flag::Blocking)
+}
+
 /// Whether the command is EXEC, which its transaction then consists of.
 fn is_exec(spec: &CommandSpec) -> bool {
     matches!(spec.id, CommandId::Connection(ConnectionCommand::Exec))
@@ -718,10 +728,16 @@ impl Drop for Turn<'_> {
 }
 
 impl Database {
-    /// Drops the transaction and the watches of a client that disconnects.
+    /// Drops the transaction, the watches and the wait of a client that disconnects.
     pub fn forget(&self, client: &mut Client) {
         client.transaction = None;
         client.watches.clear(self);
+        if let Some(blocked) = client.blocked.take() {
+            // It may have been woken for something (BL3 everyone-leaves).
+            for place in self.lines.waiting.leave(blocked.ticket) {
+                self.lines.announce(|| place);
+            }
+        }
     }
 }
 

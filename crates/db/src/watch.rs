@@ -156,6 +156,7 @@ impl Database {
             before.release(self);
             matches!(seen, Seen::Live(_))
         });
+        self.lines.announce_all(indexes);
     }
 }
 

@@ -46,7 +46,7 @@ pub use transactional::{Outcome, Transactional};
 pub use value::mark;
 pub use value::{
     AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FlatString, HashBody,
-    HashDraft, HashIter, HashRef, NewValue, PackedRow, RowTag, SortedDraft, SortedIter, SortedRef,
-    StringBody, StringRef, TypeTag, ValueRef, WideRow,
+    HashDraft, HashIter, HashRef, ListDraft, ListIter, ListRef, NewValue, PackedRow, RowTag,
+    SortedDraft, SortedIter, SortedRef, StringBody, StringRef, TypeTag, ValueRef, WideRow,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

@@ -38,6 +38,9 @@ pub trait WorkerMailbox: Send + Sync {
     /// Everything up to this log epoch is durable: replies may be sent.
     fn durable(&self, epoch: LogEpoch);
 
+    /// Executes the request of this client again if it waits for keys.
+    fn ready(&self, client: u64);
+
     /// Ends this client's wait of this number, with an error or as if it had timed out; does
     /// nothing when it has already ended.
     fn unblock(&self, client: u64, wait: u64, by_error: bool);

@@ -195,6 +195,15 @@ impl Server {
                 shared.tell_durable(epoch);
             }
         });
+        let told = Arc::downgrade(&shared);
+        shared.database.on_ready(move |client| {
+            if let Some(shared) = told.upgrade()
+                && let Some(record) = shared.registry.get(client)
+                && let Some(mailbox) = shared.mailbox(record.origin().worker)
+            {
+                mailbox.ready(client);
+            }
+        });
         // It may have failed before anybody could be told.
         shared.look_at_log();
         if shared.database.recovery().is_some() {

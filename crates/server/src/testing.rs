@@ -44,6 +44,10 @@ impl WorkerMailbox for TestMailbox {
 
     fn durable(&self, _: LogEpoch) {}
 
+    fn ready(&self, client: u64) {
+        lock(&self.0).unblocked.push((client, 0, false));
+    }
+
     fn unblock(&self, client: u64, wait: u64, by_error: bool) {
         lock(&self.0).unblocked.push((client, wait, by_error));
     }

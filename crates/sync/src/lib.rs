@@ -1,5 +1,5 @@
-//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, waiting lines, and other tools
-//! that engines share: directories of trees, prefetching, word tags, units of time.
+//! Synchronisation: gates, padding, version locks, epochs of memory and of the log, waiting lines,
+//! and other tools that engines share: directories of trees, prefetching, word tags, units of time.
 //!
 //! ```
 //! use pando_sync::Gates;

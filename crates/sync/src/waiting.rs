@@ -17,12 +17,12 @@
 //! Invariants:
 //! - **WQ1 no-lost-wake** Nobody sleeps at the head of a line whose place has something, unless it
 //!   was woken after it looked last. `enter` counts itself, then looks; `announce` publishes, then
-//!   reads the count. A sequentially consistent fence in between on both sides: at least one of them
-//!   sees the other. Later wakes are ordered by the mutex: either `announce` finds the waiter asleep,
-//!   or the waiter has looked after it (`arm`).
-//! - **WQ2 first-come** Only the first in line at a place is woken for it, and only it may take what
-//!   is there ([`WaitingLines::is_first`]). Whoever leaves the head of a line looks whether there is
-//!   more for the next one, and announces it if so.
+//!   reads the count. A sequentially consistent fence in between on both sides: at least one of
+//!   them sees the other. Later wakes are ordered by the mutex: either `announce` finds the waiter
+//!   asleep, or the waiter has looked after it (`arm`).
+//! - **WQ2 first-come** Only the first in line at a place is woken for it, and only it may take
+//!   what is there ([`WaitingLines::is_first`]). Whoever leaves the head of a line looks whether
+//!   there is more for the next one, and announces it if so.
 //! - **WQ3 woken-once** A waiter that was woken is not woken again before it has armed.
 //!
 //! Deliberately absent: places and what they hold; sleeping and waking, which are the callers'.

@@ -11,6 +11,7 @@ pub(crate) mod extended;
 mod hashes;
 mod hyperloglog;
 mod keys;
+mod lists;
 mod ordered;
 mod picks;
 mod scanning;
@@ -19,6 +20,7 @@ mod sorted;
 mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
+mod waiting;
 
 use pando_engine::limits::FIELD_BYTES_MAX;
 use pando_protocol::command::KeyspaceCommand;
@@ -46,6 +48,7 @@ pub(crate) fn execute(
         K::Key(command) => keys::execute(command, keyspace, request, reply),
         K::Bitmap(command) => bitmaps::execute(command, keyspace, request, reply),
         K::Hyperloglog(command) => hyperloglog::execute(command, keyspace, request, reply),
+        K::List(command) => lists::execute(command, keyspace, request, reply),
         K::Set(command) => sets::execute(command, keyspace, request, reply),
         K::Sorted(command) => sorted::execute(command, keyspace, request, reply),
         K::Ordered(command) => ordered::execute(command, keyspace, request, reply),

@@ -35,6 +35,7 @@ use crate::durable::standing::Standing;
 use crate::encoding::{SharedThresholds, Thresholds};
 use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
+use crate::lines::{InLine, Lines};
 use crate::mapping::Mapping;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
@@ -83,6 +84,7 @@ pub struct Database {
     pub(crate) memory: MemoryLimit,
     pub(crate) watchers: Watchers,
     pub(crate) watch_horizon: WatchHorizon,
+    pub(crate) lines: Lines,
     pub(crate) pause: Pause,
     pub(crate) role: Role,
     pub(crate) thresholds: SharedThresholds,
@@ -129,6 +131,7 @@ impl Database {
             hidden_trees: parts.hidden_trees,
             watchers: Watchers::default(),
             watch_horizon: WatchHorizon::default(),
+            lines: Lines::default(),
             pause: Pause::default(),
             counters: Counters::default(),
             active_expire: AtomicBool::new(true),
@@ -188,6 +191,7 @@ impl Database {
                 Some(_) => Kept::Nothing,
                 None => Kept::ByNone,
             },
+            in_line: InLine::default(),
             effects: None,
         })
     }

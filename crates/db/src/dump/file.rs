@@ -258,9 +258,16 @@ impl<'r> DumpFile<'r> {
     /// A value of a supported kind.
     fn value(&mut self, kind: u8) -> Result<(), FileError> {
         match kind {
-            kind::SET => {
+            kind::LIST | kind::LIST_ZIPLISTS | kind::SET => {
                 let count = self.length()?;
                 self.strings(count)
+            }
+            kind::LIST_NODES => {
+                for _ in 0..self.length()? {
+                    self.lengths(1)?;
+                    self.string()?;
+                }
+                Ok(())
             }
             // 253 to 255 are numbers of no digits.
             kind::SORTED_TEXT => {
@@ -301,20 +308,8 @@ impl<'r> DumpFile<'r> {
     /// A value of another kind.
     fn other(&mut self, kind: u8) -> Result<(), FileError> {
         match kind {
-            // Lists; lists of blocks.
-            1 | 14 => {
-                let count = self.length()?;
-                self.strings(count)
-            }
             7 => self.module(),
             15 | 19 | 21 => self.stream(kind),
-            18 => {
-                for _ in 0..self.length()? {
-                    self.lengths(1)?;
-                    self.string()?;
-                }
-                Ok(())
-            }
             // One packed string.
             _ => self.string(),
         }
@@ -474,6 +469,10 @@ fn is_taken(kind: u8) -> bool {
             | kind::HASH_LISTPACK
             | kind::HASH_METADATA
             | kind::HASH_LISTPACK_EX
+            | kind::LIST
+            | kind::LIST_ZIPLIST
+            | kind::LIST_ZIPLISTS
+            | kind::LIST_NODES
             | kind::SET
             | kind::SET_INTSET
             | kind::SET_LISTPACK

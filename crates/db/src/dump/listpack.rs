@@ -57,6 +57,11 @@ impl Writer {
         }
     }
 
+    /// Whether it has no elements yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Appends a string, as an integer if it is the canonical text of one.
     pub(super) fn push(&mut self, string: &[u8]) {
         let start = self.out.len();

@@ -3,7 +3,7 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; others: see [`set`], [`sorted`] |
+//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; others: see [`list`], [`set`], [`sorted`] |
 //! | 1 | n | the value |
 //! | n + 1 | 2 | version of the RDB format, little-endian |
 //! | n + 3 | 8 | CRC-64 of all bytes before it, little-endian |
@@ -20,9 +20,10 @@
 //! - **DU2** A payload that `decode` accepts keeps every promise of the format on which it relies:
 //!   lengths inside the payload, links between packed entries, no duplicate field.
 //!
-//! Deliberately absent: lists, streams and modules (refused clearly).
+//! Deliberately absent: streams and modules (refused clearly).
 
 pub(crate) mod file;
+mod list;
 mod listpack;
 mod lzf;
 mod rdb;
@@ -32,7 +33,7 @@ mod ziplist;
 mod zipmap;
 
 use crc::{CRC_64_REDIS, Crc, Table};
-use pando_engine::{Body, BodyRef, HashDraft, HashRef, RowTag, SortedRef};
+use pando_engine::{Body, BodyRef, HashDraft, HashRef, ListRef, RowTag, SortedRef};
 use thiserror::Error;
 
 use crate::encoding::{self, Thresholds};
@@ -53,16 +54,20 @@ static CHECKSUM: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS)
 
 mod kind {
     pub(super) const STRING: u8 = 0;
+    pub(super) const LIST: u8 = 1;
     pub(super) const SET: u8 = 2;
     pub(super) const SORTED_TEXT: u8 = 3;
     pub(super) const HASH: u8 = 4;
     pub(super) const SORTED: u8 = 5;
     pub(super) const HASH_ZIPMAP: u8 = 9;
+    pub(super) const LIST_ZIPLIST: u8 = 10;
     pub(super) const SET_INTSET: u8 = 11;
     pub(super) const SORTED_ZIPLIST: u8 = 12;
     pub(super) const HASH_ZIPLIST: u8 = 13;
+    pub(super) const LIST_ZIPLISTS: u8 = 14;
     pub(super) const HASH_LISTPACK: u8 = 16;
     pub(super) const SORTED_LISTPACK: u8 = 17;
+    pub(super) const LIST_NODES: u8 = 18;
     pub(super) const SET_LISTPACK: u8 = 20;
     /// Hashes whose fields may have deadlines, from version 12 on.
     pub(super) const HASH_METADATA: u8 = 24;
@@ -158,6 +163,10 @@ pub(crate) fn encode(body: BodyRef<'_>, form: Form) -> Vec<u8> {
                 set::write_table(&mut out, set);
             }
         }
+        (BodyRef::Row(RowTag::List, row), _) => {
+            out.push(kind::LIST_NODES);
+            list::write(&mut out, ListRef::new(row));
+        }
         (BodyRef::Row(RowTag::SortedSet, row), form) => {
             sorted::write(&mut out, SortedRef::new(row), form);
         }
@@ -213,6 +222,9 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
             let string = reader.string()?;
             check_length(&string, bounds.value_bytes_max)?;
             Body::string_owned(string.into_owned())
+        }
+        kind::LIST | kind::LIST_ZIPLIST | kind::LIST_ZIPLISTS | kind::LIST_NODES => {
+            list::read(&mut reader, bounds, kind)?
         }
         kind::SET => set::read_table(&mut reader, bounds)?,
         kind::SET_INTSET => set::read_integers(&mut reader, bounds)?,
@@ -424,7 +436,6 @@ fn unsupported(kind: u8) -> PayloadError {
 /// The type of a kind that is not read.
 fn type_name(kind: u8) -> Option<&'static str> {
     Some(match kind {
-        1 | 10 | 14 | 18 => "list",
         15 | 19 | 21 => "stream",
         6 | 7 => "module's value",
         _ => return None,

@@ -1,6 +1,6 @@
 //! Payloads made and taken by `redis-server` 7.0.15, and such as it must not be given.
 
-use pando_engine::{BodyRef, HashDraft, RowTag, SortedDraft};
+use pando_engine::{BodyRef, HashDraft, ListDraft, RowTag, SortedDraft, StringBody};
 
 use super::*;
 
@@ -419,7 +419,7 @@ fn sorted_sets_round_trip_in_each_form() {
 
 #[test]
 fn other_types_are_named() {
-    for (kind, type_name) in [(1, "list"), (7, "module's value"), (21, "stream")] {
+    for (kind, type_name) in [(7, "module's value"), (15, "stream"), (21, "stream")] {
         assert_eq!(
             read(&sealed(&[kind, 1, 1, b'a'])),
             Err(PayloadError::Unsupported { type_name })
@@ -446,5 +446,51 @@ fn nothing_unfolds_beyond_its_bounds() {
     for payload in [&table, &listpack] {
         assert!(refuse(payload, 899, 500, 9999) && refuse(payload, 900, 499, 9999));
         assert!(refuse(payload, 900, 500, 1399) && !refuse(payload, 900, 500, 1500));
+    }
+}
+
+/// As `redis-server` 7.0.15, 6.2 and 3.0 write them, with a large element as it is.
+#[test]
+fn lists_are_read_in_each_form() {
+    let list = |elements: &[&[u8]]| {
+        let mut draft = ListDraft::new(None);
+        for element in elements {
+            draft.push_back(StringBody::borrowed(element));
+        }
+        draft.finish()
+    };
+    let expected = Ok(contents(&list(&[b"a", b"b", b"c"])));
+    for value in [
+        &b"\x01\x03\x01a\x01b\x01c"[..],
+        b"\x0a\x14\x14\0\0\0\x10\0\0\0\x03\0\0\x01a\x03\x01b\x03\x01c\xff",
+        b"\x0e\x01\x14\x14\0\0\0\x10\0\0\0\x03\0\0\x01a\x03\x01b\x03\x01c\xff",
+        b"\x12\x02\x02\x10\x10\0\0\0\x03\0\x81a\x02\x81b\x02\x81c\x02\xff\x01\x01d",
+    ] {
+        let mut read = read(&sealed(value));
+        if value[0] == 18 {
+            let four = read.as_mut().expect("it is sound");
+            assert_eq!(four.split_off(6)[1], b"d");
+        }
+        assert_eq!(read, expected, "{value:?}");
+    }
+    let long = vec![b'x'; 20_000];
+    let number = |index: u32| index.to_string().into_bytes();
+    let mut many: Vec<Vec<u8>> = (0..5000).map(number).collect();
+    many[3000] = long;
+    let many: Vec<&[u8]> = many.iter().map(Vec::as_slice).collect();
+    let body = list(&many);
+    let payload = encode(body.as_ref(), Form::Packed);
+    assert_eq!(read(&payload), Ok(contents(&body)));
+    for value in [
+        &b"\x01\0"[..],
+        b"\x12\x01\x03\x01d",
+        b"\x12\x01\x02\x01d",
+        b"\x0e\0",
+    ] {
+        let refused = read(&sealed(value));
+        assert!(
+            matches!(refused, Err(PayloadError::Malformed { .. })),
+            "{value:?}"
+        );
     }
 }

@@ -27,7 +27,7 @@ use std::num::NonZero;
 
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
-    Attributes, Body, BodyRef, Chunked, Deadline, HashBody, HashDraft, HashRef, NewValue,
+    Attributes, Body, BodyRef, Chunked, Deadline, HashBody, HashDraft, HashRef, ListRef, NewValue,
     PackedRow, RowTag, SortedDraft, SortedRef, StringBody, StringRef, TypeTag, ValueRef,
 };
 
@@ -291,6 +291,9 @@ fn take_fields<'a>(
         if last.is_some_and(|last| last >= field) {
             return malformed("fields are out of order");
         }
+        if tag == RowTag::List && !ListRef::is_label(field) {
+            return malformed("a list has another column");
+        }
         last = Some(field);
         let is_sorted = tag == RowTag::SortedSet;
         match kind {
@@ -379,7 +382,12 @@ fn change_sorted<'o>(mut draft: SortedDraft<'o>, mut columns: Input<'_>) -> Sort
 
 /// Whether a row of this type may have this content.
 fn is_sound(tag: RowTag, row: &PackedRow) -> bool {
-    tag != RowTag::SortedSet || SortedRef::is_sound(HashRef::Packed(row.as_bytes()))
+    let row = HashRef::Packed(row.as_bytes());
+    match tag {
+        RowTag::List => ListRef::is_sound(row),
+        RowTag::SortedSet => SortedRef::is_sound(row),
+        RowTag::Hash | RowTag::Set | RowTag::Stream => true,
+    }
 }
 
 impl<'a> ValueView<'a> {

@@ -15,8 +15,8 @@ mod update;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{
-    Attributes, BodyRef, HashRef, Key, Point, Pressure, Probe, RowTag, StringRef, TreeId, ValueRef,
-    ValueVersion,
+    Attributes, BodyRef, HashRef, Key, Point, Pressure, Probe, RowTag, StringRef, TreeId, TypeTag,
+    ValueRef, ValueVersion,
 };
 
 pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
@@ -25,6 +25,7 @@ use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
 use crate::encoding::Thresholds;
 use crate::error::CommandError;
+use crate::lines::{InLine, Place};
 use crate::memory::Accesses;
 use crate::options::Options;
 use crate::session_state::SessionState;
@@ -193,6 +194,18 @@ impl<'t> Keyspace<'t> {
             &counters.misses
         };
         add(counter, 1);
+    }
+
+    /// Whether the current command may take something from a key: nobody who waits for a value of
+    /// this type is ahead of it (BL1 present-to-the-first).
+    pub(crate) fn is_first(&self, tag: TypeTag, key: &[u8]) -> bool {
+        let waiting = &self.database.lines.waiting;
+        let ticket = match self.session.in_line {
+            InLine::Aside => return true,
+            InLine::New => None,
+            InLine::At(ticket) => Some(ticket),
+        };
+        waiting.is_empty() || waiting.is_first(&Place::new(self.index, tag, key), ticket)
     }
 
     /// Shows the key's value (K1) and counts nothing.

@@ -1,7 +1,9 @@
 //! The one write path (K2 one-write-path).
 
 use pando_durability::log::LogSession;
-use pando_engine::{CommitHook, Deadline, Decision, Key, Point, TreeId, ValueRef, ValueVersion};
+use pando_engine::{
+    CommitHook, Deadline, Decision, Key, Point, TreeId, TypeTag, ValueRef, ValueVersion,
+};
 
 use super::{Keyspace, is_expired};
 use crate::clock::Milliseconds;
@@ -9,6 +11,7 @@ use crate::durable::hook::Recorder;
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
 use crate::limits;
+use crate::lines::{Place, is_awaited};
 use crate::statistics::add;
 
 /// What a commit did.
@@ -23,6 +26,8 @@ enum Committed {
 struct Effects {
     committed: Option<Committed>,
     deadline_changed: bool,
+    /// The type of the new value, if clients may wait for it.
+    awaited: Option<TypeTag>,
     replaced: Option<Deadline>,
     now: Milliseconds,
     expired: bool,
@@ -79,6 +84,7 @@ impl CommitHook for Hook<'_> {
             Committed::Removed
         });
         effects.deadline_changed = replaced != deadline;
+        effects.awaited = new.map(|new| new.tag()).filter(|tag| is_awaited(*tag));
         effects.replaced = replaced;
         effects.expired = replaced.is_some_and(|at| at.has_passed(effects.now));
         if new.is_none() || effects.expired {
@@ -204,6 +210,19 @@ impl Keyspace<'_> {
         }
         if effects.deadline_changed {
             self.follow_deadline(key, effects.replaced);
+        }
+        if let Some(tag) = effects.awaited {
+            self.announce(key, tag);
+        }
+    }
+
+    /// Wakes who waits for the value that was written, or leaves it to the current run when that
+    /// counts (BL2 announced-when-visible).
+    fn announce(&mut self, key: Key<'_>, tag: TypeTag) {
+        let place = || Place::new(self.index, tag, key.bytes);
+        match &mut self.session.effects {
+            Some(run) => run.written.push(place()),
+            None => self.database.lines.announce(place),
         }
     }
 

@@ -81,6 +81,7 @@ impl Turn<'_> {
                 host.starting(client, spec, request);
                 let start = reply.position();
                 let result = self.run_unobserved(client, spec, request, reply, host);
+                let result = without_keys(result, reply);
                 answer(client, spec, request, Ran { start, result }, reply, host)
             };
             match ran {
@@ -114,6 +115,7 @@ impl Turn<'_> {
         let (spec, request) = (queued.spec, queued.request.as_request());
         let start = reply.position();
         let result = self.run_unobserved(client, spec, request, reply, host);
+        let result = without_keys(result, reply);
         write_error(start, reply, &result);
         let reply_bytes = reply.position() - start;
         let (progress, error) = match result {
@@ -195,6 +197,19 @@ impl Turn<'_> {
         exec.watches.clear(self.database);
         client.watches = exec.watches;
     }
+}
+
+/// A command that would wait for keys answers that there is nothing.
+fn without_keys(result: Handled, reply: &mut Reply<'_>) -> Handled {
+    let Ok(Progress::Waits(Wait::Keys(wait))) = &result else {
+        return result;
+    };
+    if wait.is_single {
+        reply.null();
+    } else {
+        reply.null_array();
+    }
+    Ok(Progress::Done)
 }
 
 /// Notifies the host of a command that has run.

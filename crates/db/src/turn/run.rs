@@ -158,6 +158,9 @@ impl Turn<'_> {
         for (tree, bytes, replaced) in &effects.deadlines {
             session.reconcile(&database.expiry, Key::new(*tree, bytes), *replaced);
         }
+        for place in effects.written {
+            database.lines.announce(|| place);
+        }
         for (cursor, place) in effects.cursors {
             database.cursors.give_out(cursor, place);
         }

@@ -12,7 +12,7 @@ use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
 use pando_protocol::{Reply, Request};
 
-use super::{HeldGates, Host, Turn, is_exec};
+use super::{HeldGates, Host, Turn, is_exec, may_block};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
 use crate::commands;
@@ -38,6 +38,7 @@ impl Turn<'_> {
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
             && !self.session.store.repeats()
+            && !may_block(spec)
             && (!spec.flags.has(Flag::DenyOom)
                 || self.database.has_memory() && client.waits_since.is_none())
             && (!spec.flags.has(Flag::Write) || self.takes_write(client))
@@ -115,6 +116,10 @@ pub(super) fn answer(
     reply: &mut Reply<'_>,
     host: &mut impl Host,
 ) -> Progress {
+    if let Ok(Progress::Waits(Wait::Keys(_))) = result {
+        // It has done nothing, and runs again.
+        return result.unwrap_or(Progress::Done);
+    }
     write_error(start, reply, &result);
     // The replies inside an EXEC were counted with their commands.
     let in_slices = matches!(result, Ok(Progress::Waits(Wait::Others(_))));

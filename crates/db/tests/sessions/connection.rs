@@ -187,6 +187,7 @@ impl Connection {
             Progress::Waits(
                 Wait::Time { .. }
                 | Wait::Disk { .. }
+                | Wait::Keys(_)
                 | Wait::Replicas { .. }
                 | Wait::Host(_)
                 | Wait::Reader

@@ -20,6 +20,7 @@ mod chunked;
 mod cost;
 mod handle;
 mod hash;
+mod list;
 pub mod mark;
 mod row;
 mod sorted;
@@ -37,6 +38,7 @@ use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 pub use chunked::Chunked;
 pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
+pub use list::{ListDraft, ListIter, ListRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
 pub use sorted::{SortedDraft, SortedIter, SortedRef};

@@ -13,7 +13,8 @@
 
 use super::table::{
     BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand,
-    HyperloglogCommand, KeyCommand, OrderedCommand, SetCommand, SortedCommand, StringCommand,
+    HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
+    StringCommand,
 };
 
 /// Names a command.
@@ -37,6 +38,7 @@ pub enum KeyspaceCommand {
     Bitmap(BitmapCommand),
     Hyperloglog(HyperloglogCommand),
     Ordered(OrderedCommand),
+    List(ListCommand),
     Set(SetCommand),
     Sorted(SortedCommand),
     Database(DatabaseCommand),
@@ -60,6 +62,7 @@ impl CommandId {
             Self::Keyspace(K::Key(command)) => FIRST_KEY + command as u8,
             Self::Keyspace(K::Hash(command)) => FIRST_HASH + command as u8,
             Self::Keyspace(K::Ordered(command)) => FIRST_ORDERED + command as u8,
+            Self::Keyspace(K::List(command)) => FIRST_LIST + command as u8,
             Self::Keyspace(K::Set(command)) => FIRST_SET + command as u8,
             Self::Keyspace(K::Sorted(command)) => FIRST_SORTED + command as u8,
         }
@@ -74,7 +77,8 @@ const FIRST_HYPERLOGLOG: u8 = FIRST_BITMAP + BitmapCommand::COUNT;
 const FIRST_KEY: u8 = FIRST_HYPERLOGLOG + HyperloglogCommand::COUNT;
 const FIRST_HASH: u8 = FIRST_KEY + KeyCommand::COUNT;
 const FIRST_ORDERED: u8 = FIRST_HASH + HashCommand::COUNT;
-const FIRST_SET: u8 = FIRST_ORDERED + OrderedCommand::COUNT;
+const FIRST_LIST: u8 = FIRST_ORDERED + OrderedCommand::COUNT;
+const FIRST_SET: u8 = FIRST_LIST + ListCommand::COUNT;
 const FIRST_SORTED: u8 = FIRST_SET + SetCommand::COUNT;
 
 /// Declares a family: its commands in the order of its table, and its place in [`CommandId`].

@@ -55,7 +55,8 @@ words! {
 pub struct KeySpec {
     /// Index of the first key; the command's name has index 0.
     pub first: u8,
-    /// Index of the last key, relative to the first; -1 is the end of the request.
+    /// Index of the last key, relative to the first; -1 is the end of the request, -2 the last
+    /// argument but one.
     pub last: i8,
     /// From one key to the next.
     pub step: u8,
@@ -102,6 +103,11 @@ impl KeySpec {
         Self::new(first, -1, 1, access, effects)
     }
 
+    /// All arguments from `first` on but the last one.
+    pub(super) const fn all_but_last(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self::new(first, -2, 1, access, effects)
+    }
+
     /// As many keys as the argument at `first` says, behind it.
     pub(super) const fn counted(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
         let mut keys = Self::new(first, 0, 1, access, effects);
@@ -137,7 +143,8 @@ impl KeySpec {
         if self.counted {
             self.start().saturating_add(count).min(arguments)
         } else if self.last < 0 {
-            arguments
+            // -1 is the last argument.
+            arguments.saturating_sub(self.last.unsigned_abs() as usize - 1)
         } else {
             let end = usize::from(self.first) + self.last.unsigned_abs() as usize + 1;
             end.min(arguments)
@@ -323,6 +330,8 @@ mod tests {
             ("SINTERCARD 2 a b LIMIT 1", "a:RO+access b:RO+access"),
             ("SINTERCARD 9 a b", "a:RO+access b:RO+access"),
             ("SINTERCARD x a b", ""),
+            ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),
+            ("BLMPOP 0 1 a LEFT", "a:RW+access+delete"),
         ] {
             assert_eq!(uses(line), keys, "{line}");
         }

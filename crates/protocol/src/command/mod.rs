@@ -29,6 +29,7 @@ pub use resolve::{Refusal, Resolver, resolve};
 pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};
 pub use table::{
     BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand,
-    HyperloglogCommand, KeyCommand, OrderedCommand, SetCommand, SortedCommand, StringCommand,
+    HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
+    StringCommand,
 };
 pub use unbuilt::is_unbuilt;

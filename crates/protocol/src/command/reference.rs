@@ -20,13 +20,14 @@ had the command, or an option of it, unless they say otherwise.
 ";
 
 /// The chapters, in page order, with what their commands have in common.
-const CHAPTERS: [(Group, &str, &str); 13] = [
+const CHAPTERS: [(Group, &str, &str); 14] = [
     (Group::Connection, "Connection", ""),
     (Group::Generic, "Keys", ""),
     (Group::String, "Strings", ""),
     (Group::Bitmap, "Bits of strings", ""),
     (Group::Hyperloglog, "HyperLogLog", ""),
     (Group::Hash, "Hashes", ""),
+    (Group::List, "Lists", ""),
     (Group::Set, "Sets", ""),
     (Group::Sortedset, "Sorted sets", ""),
     (Group::Ordered, "Ranges of keys", ORDERED),
@@ -141,6 +142,7 @@ fn write_keys(page: &mut String, keys: &KeySpec) -> fmt::Result {
             write!(page, "- Keys: as many as argument {first} says, behind it")?;
         }
         (0, _) => write!(page, "- Key: argument {first}")?,
+        (-2, _) => write!(page, "- Keys: arguments from {first} on but the last")?,
         (-1, 1) => write!(page, "- Keys: arguments from {first} on")?,
         (-1, step) => write!(page, "- Keys: every {step}nd argument from {first} on")?,
         (last, _) => {

@@ -7,11 +7,6 @@
 
 /// Chapters, and the names in each, in lower case and in order.
 pub(super) const CHAPTERS: &[(&str, &str)] = &[
-    (
-        "Lists",
-        "blmove blmpop blpop brpop brpoplpush lindex linsert llen lmove lmpop lpop lpos lpush \
-         lpushx lrange lrem lset ltrim rpop rpoplpush rpush rpushx",
-    ),
     ("Sorted sets", "bzmpop bzpopmax bzpopmin"),
     (
         "Streams",

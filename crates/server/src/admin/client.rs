@@ -257,8 +257,8 @@ fn tracking_info(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-/// UNBLOCK id [TIMEOUT | ERROR]: only WAITAOF waits for something that others may end; a pause,
-/// DEBUG SLEEP and SAVE do not, as in Redis.
+/// UNBLOCK id [TIMEOUT | ERROR]: a wait for keys, replicas or the disk is one that others may end;
+/// a pause, DEBUG SLEEP and SAVE do not, as in Redis.
 fn unblock(call: &mut Call<'_, '_, '_>) -> Handled {
     let request = call.request;
     let by_error = match request.len() {

@@ -179,7 +179,10 @@ impl Connection {
         assert!(self.phase.may_become(&phase));
         let wait = phase.wait();
         self.record.set_flag(ClientFlag::Blocked, wait.is_some());
-        if matches!(wait, Some(Wait::Disk { .. } | Wait::Replicas { .. })) {
+        if matches!(
+            wait,
+            Some(Wait::Disk { .. } | Wait::Replicas { .. } | Wait::Keys(_))
+        ) {
             self.record.begin_wait();
         } else {
             self.record.end_wait();

@@ -47,6 +47,8 @@ pub(crate) enum Message {
     Deliver(u64, Arc<[u8]>),
     /// Send these bytes to this replica.
     Send(u64, Vec<u8>),
+    /// A key that this client waits for may have a value.
+    Ready(u64),
     /// End a client's wait.
     Unblock {
         client: u64,
@@ -195,6 +197,14 @@ impl WorkerMailbox for Mailbox {
         self.post(|queue| {
             if !queue.closed {
                 queue.messages.push(Message::Send(client, bytes));
+            }
+        });
+    }
+
+    fn ready(&self, client: u64) {
+        self.post(|queue| {
+            if !queue.closed {
+                queue.messages.push(Message::Ready(client));
             }
         });
     }

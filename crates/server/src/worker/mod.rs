@@ -298,6 +298,7 @@ impl Worker {
                 }
                 Message::Deliver(client, bytes) => self.deliver(client, &bytes),
                 Message::Send(client, bytes) => self.deliver(client, &bytes),
+                Message::Ready(client) => self.ready(client),
                 Message::Unblock {
                     client,
                     wait,

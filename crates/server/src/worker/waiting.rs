@@ -7,6 +7,7 @@
 //! | `Replicas` | `Replicated`, `Due`, `Unblocked` | the reply to WAIT or WAITAOF |
 //! | `Host` | `Saved` | the reply to SAVE |
 //! | `Others` | `Over`, after the last slice | nothing: the last slice wrote the reply |
+//! | `Keys` | `Ready`, `Due`, `Unblocked` | the request is executed again, and says what came of it |
 //! | `Leave` | `Due`, `Look` | the request is executed again |
 //! | `Away` | `Due`, in the next turn | the request is executed again |
 //! | `Reader` | none | see below |
@@ -22,7 +23,7 @@
 //!
 //! Deliberately absent: replies that are written and held (`super::holding`).
 
-use pando_db::{LogEpoch, Microseconds, ReplicaWait, Wait};
+use pando_db::{Ended, LogEpoch, Microseconds, ReplicaWait, Wait};
 use pando_protocol::Reply;
 
 use super::connection::{Connection, Phase};
@@ -62,6 +63,8 @@ pub(super) enum Event {
     Over,
     /// A pause has ended or changed.
     Look,
+    /// A key that it waits for may have a value.
+    Ready,
 }
 
 /// Slots of connections that wait for something that many may wait for. One that no longer waits,
@@ -131,6 +134,10 @@ impl Places<'_> {
                 self.waiters.slicing.push(slot);
                 None
             }
+            Wait::Keys(wait) => {
+                let left = wait.until.map(|until| until.saturating_sub(now));
+                left.map(|left| left.0.saturating_mul(1000))
+            }
             Wait::Leave { until } => {
                 self.waiters.leave.push(slot);
                 Some(until.saturating_sub(now).0.saturating_mul(1000))
@@ -175,7 +182,16 @@ impl Worker {
                 self.recorder.statistics().record_error(&error.to_string());
                 Answer::Error(error.text())
             }
-            (Wait::Others(_), Event::Over)
+            (Wait::Keys(_), Event::Due | Event::Unblocked { by_error: false }) => {
+                connection.client.end_wait(Ended::Timeout);
+                Answer::Nothing
+            }
+            (Wait::Keys(_), Event::Unblocked { by_error: true }) => {
+                connection.client.end_wait(Ended::Error);
+                Answer::Nothing
+            }
+            (Wait::Keys(_), Event::Ready)
+            | (Wait::Others(_), Event::Over)
             | (Wait::Leave { .. }, Event::Due | Event::Look)
             | (Wait::Away, Event::Due) => Answer::Nothing,
             _ => return,
@@ -244,6 +260,13 @@ impl Worker {
             } else {
                 self.waiters.replicas.push(slot);
             }
+        }
+    }
+
+    /// A key that a client waits for may have a value.
+    pub(super) fn ready(&mut self, client: u64) {
+        if let Some(slot) = self.connections.slot_of(client) {
+            self.resume(slot, Event::Ready);
         }
     }
 

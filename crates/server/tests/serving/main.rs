@@ -1,6 +1,7 @@
 //! The server as its clients see it: hostile ones, ordinary ones, and whoever starts and stops it.
 
 mod applications;
+mod blocked;
 mod bounds;
 mod damaged;
 mod datagrams;

@@ -1,6 +1,6 @@
 //! OBJECT.
 
-use pando_engine::{BodyRef, ValueRef};
+use pando_engine::{BodyRef, ListRef, RowTag, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
 use crate::encoding;
@@ -44,6 +44,7 @@ pub(super) fn object(
         return Ok(Progress::Done);
     }
     let key = request.get(2).ok_or(CommandError::Syntax)?;
+    let thresholds = keyspace.thresholds();
     let accesses = keyspace.accesses();
     let tracking = keyspace.database.eviction_policy().tracking();
     keyspace.read(key, |value| {
@@ -52,7 +53,12 @@ pub(super) fn object(
             return Ok(Progress::Done);
         };
         if request.is(1, "ENCODING") {
-            reply.bulk(encoding::name(&value));
+            reply.bulk(match value.body {
+                BodyRef::Row(RowTag::List, row) => {
+                    encoding::of_list(ListRef::new(row), &thresholds)
+                }
+                _ => encoding::name(&value),
+            });
         } else if request.is(1, "REFCOUNT") {
             reply.integer(reference_count(&value));
         } else if request.is(1, "IDLETIME") {

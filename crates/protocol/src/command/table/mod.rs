@@ -9,6 +9,7 @@ mod hashes;
 mod host;
 mod hyperloglog;
 mod keys;
+mod lists;
 mod ordered;
 mod sets;
 mod snapshots;
@@ -22,6 +23,7 @@ pub use hashes::HashCommand;
 pub use host::HostCommand;
 pub use hyperloglog::HyperloglogCommand;
 pub use keys::KeyCommand;
+pub use lists::ListCommand;
 pub use ordered::OrderedCommand;
 pub use sets::SetCommand;
 pub use sorted::SortedCommand;
@@ -30,7 +32,7 @@ pub use strings::StringCommand;
 use super::CommandSpec;
 
 /// The families, in the order of [`super::CommandId`]'s numbers.
-pub(super) static FAMILIES: [&[CommandSpec]; 11] = [
+pub(super) static FAMILIES: [&[CommandSpec]; 12] = [
     connection::COMMANDS,
     host::COMMANDS,
     database::COMMANDS,
@@ -40,6 +42,7 @@ pub(super) static FAMILIES: [&[CommandSpec]; 11] = [
     keys::COMMANDS,
     hashes::COMMANDS,
     ordered::COMMANDS,
+    lists::COMMANDS,
     sets::COMMANDS,
     sorted::COMMANDS,
 ];

@@ -1,0 +1,48 @@
+//! What commands that wait for keys have in common: their timeout, and how they say what they wait
+//! for.
+
+use std::ops::Range;
+
+use pando_engine::TypeTag;
+use pando_protocol::number;
+
+use crate::clock::Microseconds;
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+use crate::progress::{KeyWait, Progress, Wait};
+
+const MILLISECONDS_PER_SECOND: f64 = 1000.0;
+
+/// Until when a command waits that begins now, by its timeout in seconds; 0 is for ever.
+pub(crate) fn until(
+    keyspace: &Keyspace<'_>,
+    seconds: &[u8],
+) -> Result<Option<Microseconds>, CommandError> {
+    let seconds = number::parse_f64(seconds).ok_or(CommandError::TimeoutNotAFloat)?;
+    let milliseconds = (seconds * MILLISECONDS_PER_SECOND).ceil();
+    if milliseconds > i64::MAX as f64 {
+        return Err(CommandError::TimeoutOutOfRange);
+    }
+    if milliseconds < 0.0 {
+        return Err(CommandError::TimeoutNegative);
+    }
+    let now = keyspace.now_exactly();
+    let microseconds = (milliseconds as u64).saturating_mul(1000);
+    Ok((microseconds > 0).then(|| Microseconds(now.0.saturating_add(microseconds))))
+}
+
+/// The command waits for a value of this type at one of the keys that these arguments name. Nothing
+/// was written or replied. `is_single`: see [`KeyWait::is_single`].
+pub(crate) fn for_keys(
+    tag: TypeTag,
+    keys: Range<usize>,
+    until: Option<Microseconds>,
+    is_single: bool,
+) -> Progress {
+    Progress::Waits(Wait::Keys(KeyWait {
+        tag,
+        keys,
+        until,
+        is_single,
+    }))
+}

@@ -1,0 +1,117 @@
+//! Blocked clients: who waits for a value of which type at which key (BLPOP and the like).
+//!
+//! A blocking command that finds nothing enters the lines of its keys (`pando_sync::WaitingLines`)
+//! and looks once more: WQ1 no-lost-wake. Its request then waits ([`crate::Wait`]) and is executed
+//! again when it is woken: a key of its type was written and it is first in line, or its time is
+//! over. No gate and no pin is held meanwhile. Every write of such a value announces it, by the one
+//! write path (K2 one-write-path), so it does not matter which command wrote it. A change of trees
+//! (SWAPDB, a copy of the primary's) announces what is waited for there.
+//!
+//! Invariants:
+//! - **BL1 present-to-the-first** A blocking command takes nothing from a key while somebody is
+//!   ahead of it in that key's line (WQ2 first-come). Other commands do: LPOP after LPUSH gets the
+//!   element, though a client is blocked.
+//! - **BL2 announced-when-visible** A write is announced when others can see it: in a run that is
+//!   repeated, when it counts (RR1 effects-once).
+//! - **BL3 everyone-leaves** A ticket is given back when its command is answered, or its client has
+//!   gone; what is left at the key then goes to the next in line.
+//!
+//! Deliberately absent: sleeping and waking, which are the host's ([`crate::Database::on_ready`]).
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use pando_engine::TypeTag;
+use pando_sync::{Ticket, WaitingLines};
+
+use crate::clock::Microseconds;
+
+/// What is waited for: a value of a type at a key of a database.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) index: usize,
+    pub(crate) tag: u8,
+    pub(crate) key: Box<[u8]>,
+}
+
+impl Place {
+    pub(crate) fn new(index: usize, tag: TypeTag, key: &[u8]) -> Self {
+        Self {
+            index,
+            tag: tag as u8,
+            key: key.into(),
+        }
+    }
+}
+
+/// Whether clients may wait for values of this type.
+#[inline]
+pub(crate) const fn is_awaited(tag: TypeTag) -> bool {
+    matches!(tag, TypeTag::List | TypeTag::SortedSet | TypeTag::Stream)
+}
+
+/// A command's place in line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum InLine {
+    /// It does not wait (in EXEC, for instance), and takes what is there.
+    #[default]
+    Aside,
+    /// It would be the last one.
+    New,
+    /// It has this ticket.
+    At(Ticket),
+}
+
+/// A client's wait for keys.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    pub(crate) ticket: Ticket,
+    pub(crate) until: Option<Microseconds>,
+    /// Why it waits no longer, whatever the keys hold.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// How a wait for keys has ended without them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its time is over, or CLIENT UNBLOCK says so.
+    Timeout,
+    /// CLIENT UNBLOCK with ERROR.
+    Error,
+}
+
+pub(crate) type Wake = Box<dyn Fn(u64) + Send + Sync>;
+
+/// All blocked clients of a database.
+#[derive(Default)]
+pub(crate) struct Lines {
+    pub(crate) waiting: WaitingLines<Place>,
+    pub(crate) wake: OnceLock<Wake>,
+}
+
+impl Lines {
+    fn wake(&self, client: u64) {
+        if let Some(wake) = self.wake.get() {
+            wake(client);
+        }
+    }
+
+    /// A value was written; others can see it.
+    #[inline]
+    pub(crate) fn announce(&self, place: impl FnOnce() -> Place) {
+        self.waiting.announce(place, |client| self.wake(client));
+    }
+
+    /// These databases have other trees.
+    pub(crate) fn announce_all(&self, indexes: &[usize]) {
+        for place in self.waiting.places(|it| indexes.contains(&it.index)) {
+            self.announce(|| place);
+        }
+    }
+}
+
+impl fmt::Debug for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lines").field(&self.waiting.len()).finish()
+    }
+}

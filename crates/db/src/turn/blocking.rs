@@ -1,0 +1,117 @@
+//! Commands that wait for keys: see `lines`.
+
+use pando_protocol::command::{CommandSpec, GateNeed};
+use pando_protocol::{Reply, Request};
+
+use super::usual::{Ran, answer};
+use super::{Host, Turn};
+use crate::client::Client;
+use crate::database::Database;
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+use crate::lines::{Blocked, Ended, InLine, Place};
+use crate::progress::{KeyWait, Progress, Wait};
+
+impl Turn<'_> {
+    /// Runs a blocking command outside of EXEC, for the first time or again.
+    pub(super) fn run_blocking(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let start = reply.position();
+        let blocked = client.blocked.as_ref();
+        self.session.in_line = match blocked.map(|blocked| (blocked.ticket, blocked.ended)) {
+            None => InLine::New,
+            Some((_, Some(ended))) => {
+                self.leave_lines(client);
+                let result = match ended {
+                    Ended::Timeout => {
+                        reply.null_array();
+                        Ok(Progress::Done)
+                    }
+                    Ended::Error => Err(CommandError::Unblocked),
+                };
+                return answer(client, spec, request, Ran { start, result }, reply, host);
+            }
+            Some((ticket, None)) => {
+                self.database.lines.waiting.arm(ticket);
+                InLine::At(ticket)
+            }
+        };
+        let mut progress = self.run(client, spec, request, reply, host);
+        if let Progress::Waits(Wait::Keys(wait)) = &progress
+            && client.blocked.is_none()
+        {
+            self.enter_lines(client, request, wait);
+            // It may have removed expired keys (T4 one-group).
+            self.end_group();
+            if spec.gates == GateNeed::All {
+                self.hold_all();
+            }
+            // Once more: what was written meanwhile was announced to others (WQ1 no-lost-wake).
+            progress = self.run(client, spec, request, reply, host);
+        }
+        self.session.in_line = InLine::Aside;
+        match &mut progress {
+            Progress::Waits(Wait::Keys(wait)) => {
+                debug_assert_eq!(reply.position(), start, "{}", spec.name);
+                wait.until = client.blocked.as_ref().and_then(|blocked| blocked.until);
+            }
+            Progress::Waits(_) => {}
+            Progress::Done | Progress::Close => self.leave_lines(client),
+        }
+        progress
+    }
+
+    fn enter_lines(&mut self, client: &mut Client, request: Request<'_>, wait: &KeyWait) {
+        let keys = wait.keys.clone().map(|index| request.arg(index));
+        let places = keys.map(|key| Place::new(client.database, wait.tag, key));
+        let ticket = (self.database.lines.waiting).enter(client.id, places.collect());
+        self.session.in_line = InLine::At(ticket);
+        client.blocked = Some(Box::new(Blocked {
+            ticket,
+            until: wait.until,
+            ended: None,
+        }));
+    }
+
+    /// The command is answered: what it left goes to the next in line (BL3 everyone-leaves).
+    fn leave_lines(&mut self, client: &mut Client) {
+        let Some(blocked) = client.blocked.take() else {
+            return;
+        };
+        let lines = &self.database.lines;
+        for place in lines.waiting.leave(blocked.ticket) {
+            let mut keyspace = Keyspace::new(self.database, self.session, place.index);
+            let is_there = |value: Option<pando_engine::ValueRef<'_>>| {
+                value.is_some_and(|value| value.tag() as u8 == place.tag)
+            };
+            if keyspace.look(&place.key, is_there) {
+                lines.announce(|| place);
+            }
+        }
+    }
+}
+
+impl Database {
+    /// Calls `wake`, with a client's number, when a key that the client waits for may have a value:
+    /// its request ([`Wait::Keys`]) is to be executed again. It may be called for nothing, and
+    /// under gates; it must not wait. The first call counts.
+    pub fn on_ready(&self, wake: impl Fn(u64) + Send + Sync + 'static) {
+        // A second host would be a fault of the embedder; the first one keeps its clients.
+        let _ = self.lines.wake.set(Box::new(wake));
+    }
+}
+
+impl Client {
+    /// Its wait for keys is over, whatever they hold: its request, executed again, says so.
+    pub fn end_wait(&mut self, ended: Ended) {
+        if let Some(blocked) = &mut self.blocked {
+            blocked.ended = Some(ended);
+        }
+    }
+}

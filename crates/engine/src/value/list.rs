@@ -1,0 +1,525 @@
+//! A list as a reader sees it, and the draft that builds its next version.
+//!
+//! It is a row: each element is the value of a column, whose name is a *label* that says where the
+//! element is. So position `n` is the column of rank `n`, and the trees of rows do the rest:
+//! access, insertion and removal anywhere are O(log elements).
+//!
+//! A label is the order-preserving form of an integer, its *place*, then any bytes:
+//!
+//! | first byte | then | place |
+//! |---|---|---|
+//! | 0x40 to 0xBF | | the byte less 0x80: -64 to 63 |
+//! | 0xC0 + n, n up to 6 | n + 1 bytes, big-endian, `m` | 64 + m |
+//! | 0x3F - n, n up to 6 | n + 1 bytes, big-endian, inverted, `m` | -65 - m |
+//!
+//! Both ends take the next integer, so that a queue's labels stay short. What is inserted between
+//! two neighbouring places gets the label of the first one and a fraction behind it. When
+//! insertions at one place have made a label longer than [`LABEL_BYTES_MAX`], the labels around it
+//! are dealt out anew.
+//!
+//! Invariants:
+//! - **DL1 labels** Every name is a label: its place parses, and its fraction does not end in 0. So
+//!   there is a label between any two.
+//! - **DL2 short-labels** No label is longer than [`LABEL_BYTES_MAX`] once the draft's change is
+//!   done.
+
+use super::{Body, HashDraft, HashIter, HashRef, RowTag, StringBody, StringRef};
+
+/// Longest label in bytes.
+const LABEL_BYTES_MAX: usize = 24;
+
+/// Labels between neighbours of up to this many bytes leave room for others.
+const LABEL_BYTES_GOOD: usize = LABEL_BYTES_MAX / 2;
+
+/// Elements on each side of an insertion that are labelled anew at first.
+const REACH: usize = 64;
+
+/// Places that one byte holds: from `-NEAR` to `NEAR - 1`.
+const NEAR: i64 = 64;
+
+/// Most bytes of a place behind the first one.
+const PLACE_BYTES_MAX: usize = 7;
+
+/// The label of a place, without a fraction.
+fn label(place: i64) -> Vec<u8> {
+    if (-NEAR..NEAR).contains(&place) {
+        return vec![(0x80 + place) as u8];
+    }
+    let (first, far) = if place < 0 {
+        (0x3F, (-NEAR - 1 - place) as u64)
+    } else {
+        (0xC0, (place - NEAR) as u64)
+    };
+    let bytes = (size_of::<u64>() - far.leading_zeros() as usize / 8).max(1);
+    assert!(bytes <= PLACE_BYTES_MAX, "place {place}");
+    let (first, far) = if place < 0 {
+        (first - (bytes as u8 - 1), !far)
+    } else {
+        (first + (bytes as u8 - 1), far)
+    };
+    let mut label = vec![first];
+    label.extend_from_slice(&far.to_be_bytes()[size_of::<u64>() - bytes..]);
+    label
+}
+
+/// The place and the fraction of a label.
+fn parse(label: &[u8]) -> Option<(i64, &[u8])> {
+    let (&first, rest) = label.split_first()?;
+    let bytes = match first {
+        0x40..=0xBF => {
+            let place = i64::from(first) - 0x80;
+            return (rest.last() != Some(&0)).then_some((place, rest));
+        }
+        0xC0.. => usize::from(first - 0xC0) + 1,
+        _ => usize::from(0x3F - first) + 1,
+    };
+    if bytes > PLACE_BYTES_MAX {
+        return None;
+    }
+    let (far, fraction) = rest.split_at_checked(bytes)?;
+    let negative = first < 0x40;
+    let far = far.iter().fold(0_u64, |far, byte| {
+        far << 8 | u64::from(if negative { !byte } else { *byte })
+    });
+    let place = if negative {
+        -NEAR - 1 - far as i64
+    } else {
+        NEAR + far as i64
+    };
+    (fraction.last() != Some(&0)).then_some((place, fraction))
+}
+
+const SOUND: &str = "a name in a list is a label (DL1)";
+
+/// A label between these two (DL1); none: the list ends there.
+fn between(low: Option<&[u8]>, high: Option<&[u8]>) -> Vec<u8> {
+    let low = low.map(|low| parse(low).expect(SOUND));
+    let high = high.map(|high| parse(high).expect(SOUND));
+    match (low, high) {
+        (None, None) => label(0),
+        (Some((low, _)), None) => label(low + 1),
+        (None, Some((high, _))) => label(high - 1),
+        (Some((low, behind)), Some((high, fraction))) => {
+            if high - low >= 2 {
+                return label(low + (high - low) / 2);
+            }
+            if high > low && !fraction.is_empty() {
+                return label(high);
+            }
+            let fraction = (high == low).then_some(fraction);
+            let mut label = label(low);
+            push_fraction(&mut label, behind, fraction);
+            label
+        }
+    }
+}
+
+/// Appends a fraction between these two; none is 1.
+fn push_fraction(out: &mut Vec<u8>, low: &[u8], mut high: Option<&[u8]>) {
+    for index in 0.. {
+        let digit = |fraction: &[u8]| u16::from(fraction.get(index).copied().unwrap_or(0));
+        let (least, most) = (digit(low), high.map_or(0x100, digit));
+        debug_assert!(least <= most);
+        if most - least >= 2 {
+            out.push(least.midpoint(most) as u8);
+            return;
+        }
+        out.push(least as u8);
+        if least < most {
+            high = None;
+        }
+    }
+}
+
+/// Appends `count` labels in order between these two, all about equally far apart.
+fn deal(low: Option<&[u8]>, high: Option<&[u8]>, count: usize, out: &mut Vec<Vec<u8>>) {
+    let place = |label: Option<&[u8]>| label.map(|label| parse(label).expect(SOUND).0);
+    match (place(low), place(high)) {
+        (None, None) => out.extend((0..count as i64).map(label)),
+        (Some(low), None) => out.extend((1..=count as i64).map(|step| label(low + step))),
+        (None, Some(high)) => out.extend((1..=count as i64).rev().map(|step| label(high - step))),
+        (Some(first), Some(last)) if last - first > count as i64 => {
+            let (room, parts) = (i128::from(last - first), count as i128 + 1);
+            let steps = (1..parts).map(|step| (room * step / parts) as i64);
+            out.extend(steps.map(|step| label(first + step)));
+        }
+        _ if count == 0 => {}
+        _ => {
+            let middle = between(low, high);
+            deal(low, Some(&middle), count / 2, out);
+            out.push(middle.clone());
+            deal(Some(&middle), high, count - count / 2 - 1, out);
+        }
+    }
+}
+
+/// A list: elements by position.
+///
+/// ```
+/// use pando_engine::{BodyRef, ListDraft, ListRef, StringBody};
+///
+/// let mut draft = ListDraft::new(None);
+/// draft.push_back(StringBody::borrowed(b"second"));
+/// draft.push_front(StringBody::borrowed(b"first"));
+/// draft.insert(1, StringBody::borrowed(b"between"));
+/// let body = draft.finish();
+/// let BodyRef::Row(_, row) = body.as_ref() else {
+///     unreachable!("a row was made")
+/// };
+/// let list = ListRef::new(row);
+/// assert_eq!(list.len(), 3);
+/// assert!(list.get(1).is_some_and(|element| element == b"between"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ListRef<'a>(HashRef<'a>);
+
+impl<'a> ListRef<'a> {
+    /// The list that is this row.
+    #[must_use]
+    pub fn new(row: HashRef<'a>) -> Self {
+        Self(row)
+    }
+
+    /// Whether columns of unknown origin are those of a list. O(columns).
+    #[must_use]
+    pub fn is_sound(row: HashRef<'_>) -> bool {
+        row.iter().all(|(name, _)| Self::is_label(name))
+    }
+
+    /// Whether this may be the name of a column (DL1, DL2).
+    #[must_use]
+    pub fn is_label(name: &[u8]) -> bool {
+        name.len() <= LABEL_BYTES_MAX && parse(name).is_some()
+    }
+
+    /// How many elements there are. O(1).
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no elements; a stored list has at least one.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The element at a position. O(log elements).
+    #[must_use]
+    pub fn get(self, index: usize) -> Option<StringRef<'a>> {
+        self.0.nth(index).map(|(_, element)| element)
+    }
+
+    /// The elements from a position on. O(log elements) to begin.
+    #[must_use]
+    pub fn iter_from(self, index: usize) -> ListIter<'a> {
+        ListIter(self.0.iter_from_rank(index))
+    }
+}
+
+/// Elements in order.
+#[derive(Clone, Debug)]
+pub struct ListIter<'a>(HashIter<'a>);
+
+impl<'a> Iterator for ListIter<'a> {
+    type Item = StringRef<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(_, element)| element)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for ListIter<'_> {}
+
+/// The next version of a list, under construction; see [`HashDraft`].
+#[derive(Debug)]
+pub struct ListDraft<'o>(HashDraft<'o>);
+
+impl<'o> ListDraft<'o> {
+    /// Begins with the elements of `old`. O(1).
+    #[must_use]
+    pub fn new(old: Option<ListRef<'o>>) -> Self {
+        Self(HashDraft::new(old.map(|old| old.0)))
+    }
+
+    /// The list with the changes so far.
+    #[must_use]
+    pub fn as_ref(&self) -> ListRef<'_> {
+        ListRef(self.0.as_ref())
+    }
+
+    /// How many elements there are. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no elements are left, so that the key is to be removed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn label_at(&self, index: usize) -> Option<Vec<u8>> {
+        self.0.as_ref().nth(index).map(|(label, _)| label.to_vec())
+    }
+
+    /// Adds an element before the first one. O(log elements + bytes).
+    pub fn push_front(&mut self, element: StringBody<'_>) {
+        let first = self.0.as_ref().nth(0).map(|(label, _)| label);
+        let label = between(None, first);
+        self.0.set_body(&label, element);
+    }
+
+    /// Adds an element behind the last one. O(log elements + bytes).
+    pub fn push_back(&mut self, element: StringBody<'_>) {
+        let last = self.len().checked_sub(1);
+        let last = last.and_then(|last| self.0.as_ref().nth(last));
+        let label = between(last.map(|(label, _)| label), None);
+        self.0.set_body(&label, element);
+    }
+
+    /// Adds an element before the one at `index`, or as the last one. O(log elements + bytes), and
+    /// now and then O(elements around it).
+    pub fn insert(&mut self, index: usize, element: StringBody<'_>) {
+        let mut label = self.label_before(index);
+        if label.len() > LABEL_BYTES_MAX {
+            self.spread(index);
+            label = self.label_before(index);
+        }
+        debug_assert!(label.len() <= LABEL_BYTES_MAX, "DL2");
+        self.0.set_body(&label, element);
+    }
+
+    fn label_before(&self, index: usize) -> Vec<u8> {
+        let row = self.0.as_ref();
+        let low = index.checked_sub(1).and_then(|index| row.nth(index));
+        let high = row.nth(index);
+        between(low.map(|(label, _)| label), high.map(|(label, _)| label))
+    }
+
+    /// Labels the elements around `index` anew (DL2): as few as leave room.
+    fn spread(&mut self, index: usize) {
+        let mut reach = REACH;
+        loop {
+            let (start, end) = (index.saturating_sub(reach), self.len().min(index + reach));
+            let low = start.checked_sub(1).and_then(|index| self.label_at(index));
+            let high = self.label_at(end);
+            let (low, high) = (low.as_deref(), high.as_deref());
+            let is_whole = low.is_none() && high.is_none();
+            if is_whole || between(low, high).len() <= LABEL_BYTES_GOOD {
+                let mut labels = Vec::with_capacity(end - start);
+                deal(low, high, end - start, &mut labels);
+                let columns = self.0.as_ref().iter_from_rank(start).take(end - start);
+                let columns: Vec<(Vec<u8>, StringBody<'static>)> = columns
+                    .map(|(label, element)| (label.to_vec(), element.hand_over()))
+                    .collect();
+                for (label, _) in &columns {
+                    self.0.remove(label);
+                }
+                for (label, (_, element)) in labels.iter().zip(columns) {
+                    self.0.set_body(label, element);
+                }
+                return;
+            }
+            reach *= 2;
+        }
+    }
+
+    /// Replaces the element at a position; returns whether there is one. O(log elements + bytes).
+    pub fn set(&mut self, index: usize, element: StringBody<'_>) -> bool {
+        let Some(label) = self.label_at(index) else {
+            return false;
+        };
+        self.0.set_body(&label, element);
+        true
+    }
+
+    /// Removes the element at a position; returns whether there was one. O(log elements).
+    pub fn remove(&mut self, index: usize) -> bool {
+        self.label_at(index)
+            .is_some_and(|label| self.0.remove(&label))
+    }
+
+    /// Leaves the elements of these positions. O(log elements) for each that is removed, or for
+    /// each that is left.
+    pub fn keep(&mut self, start: usize, end: usize) {
+        let len = self.len();
+        let (start, end) = (start.min(len), end.clamp(start.min(len), len));
+        let row = self.0.as_ref();
+        if end - start < len / 2 {
+            let mut left = HashDraft::new(None);
+            for (label, element) in row.iter_from_rank(start).take(end - start) {
+                left.set_body(label, element.hand_over());
+            }
+            self.0 = left;
+            return;
+        }
+        let front = row.iter().take(start);
+        let gone = front.chain(row.iter_from_rank(end));
+        let gone: Vec<Vec<u8>> = gone.map(|(label, _)| label.to_vec()).collect();
+        for label in gone {
+            self.0.remove(&label);
+        }
+    }
+
+    /// The finished body, in the form for its size (D1 smallest-form).
+    #[must_use]
+    pub fn finish(self) -> Body<'static> {
+        self.0.finish_as(RowTag::List)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::BodyRef;
+
+    fn row_of<'b>(body: &'b Body<'_>) -> HashRef<'b> {
+        match body.as_ref() {
+            BodyRef::Row(RowTag::List, row) => row,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn elements(body: &Body<'_>) -> Vec<Vec<u8>> {
+        let list = ListRef::new(row_of(body));
+        list.iter_from(0)
+            .map(|it| it.to_cow().into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn dl1_labels_sort_as_their_places() {
+        let edges = [
+            63,
+            64,
+            319,
+            320,
+            64 + 0xFFFF,
+            64 + 0x1_0000,
+            1 << 40,
+            1 << 55,
+        ];
+        let mut places: Vec<i64> = (-70..70).collect();
+        places.extend(
+            edges
+                .iter()
+                .flat_map(|edge| [*edge, edge + 1, -edge, -edge - 1]),
+        );
+        places.sort_unstable();
+        places.dedup();
+        for pair in places.windows(2) {
+            assert!(label(pair[0]) < label(pair[1]), "{pair:?}");
+        }
+        for place in places {
+            assert_eq!(parse(&label(place)), Some((place, &[][..])));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn dl1_there_is_a_label_between_any_two(steps in vec(any::<bool>(), 1..300)) {
+            let (mut low, mut high) = (label(0), label(1));
+            for step in steps {
+                let middle = between(Some(&low), Some(&high));
+                prop_assert!(low < middle && middle < high);
+                prop_assert!(parse(&middle).is_some());
+                *(if step { &mut low } else { &mut high }) = middle;
+            }
+            let mut dealt = Vec::new();
+            deal(Some(&low), Some(&high), 100, &mut dealt);
+            dealt.insert(0, low);
+            dealt.push(high);
+            prop_assert!(dealt.is_sorted_by(|one, next| one < next));
+        }
+    }
+
+    /// A step of a history: what is done, where (per mille), and with how long an element.
+    fn step() -> impl Strategy<Value = (u8, usize, usize)> {
+        (
+            0..12_u8,
+            0..1000_usize,
+            prop_oneof![20 => 0..40_usize, 1 => 20_000..40_000_usize],
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Histories across the bound between small and large lists, and back.
+        #[test]
+        fn lists_are_vectors(history in vec(vec(step(), 1..300), 1..6)) {
+            let mut model: Vec<Vec<u8>> = Vec::new();
+            let mut current = ListDraft::new(None).finish();
+            for (round, steps) in history.into_iter().enumerate() {
+                let next = {
+                    let mut draft = ListDraft::new(Some(ListRef::new(row_of(&current))));
+                    for (number, (kind, place, bytes)) in steps.into_iter().enumerate() {
+                        let mut element = format!("{round}-{number}-").into_bytes();
+                        element.resize(element.len() + bytes, b'x');
+                        let at = place * (model.len() + 1) / 1000;
+                        match kind {
+                            0..3 => {
+                                draft.push_front(StringBody::borrowed(&element));
+                                model.insert(0, element);
+                            }
+                            3..6 => {
+                                draft.push_back(StringBody::borrowed(&element));
+                                model.push(element);
+                            }
+                            6..8 => {
+                                draft.insert(at, StringBody::borrowed(&element));
+                                model.insert(at, element);
+                            }
+                            8 => {
+                                let body = StringBody::borrowed(&element);
+                                prop_assert_eq!(draft.set(at, body), at < model.len());
+                                if at < model.len() { model[at] = element; }
+                            }
+                            9..11 => {
+                                prop_assert_eq!(draft.remove(at), at < model.len());
+                                if at < model.len() { model.remove(at); }
+                            }
+                            _ if place < 100 => {
+                                let end = (at + 200).min(model.len());
+                                draft.keep(at, end);
+                                model = model[at.min(end)..end].to_vec();
+                            }
+                            _ => {}
+                        }
+                        prop_assert_eq!(draft.len(), model.len());
+                    }
+                    draft.finish()
+                };
+                prop_assert!(ListRef::is_sound(row_of(&next)));
+                prop_assert_eq!(elements(&next), model.clone());
+                current = next;
+            }
+        }
+    }
+
+    /// DL2: always before the same element, the worst case for fractions.
+    #[test]
+    fn dl2_insertions_at_one_place_keep_labels_short() {
+        let mut draft = ListDraft::new(None);
+        draft.push_back(StringBody::borrowed(b"first"));
+        draft.push_back(StringBody::borrowed(b"last"));
+        for number in 0..20_000_u32 {
+            let at = if number % 3 == 0 { 1 } else { draft.len() - 1 };
+            draft.insert(at, StringBody::borrowed(&number.to_be_bytes()));
+        }
+        assert_eq!(draft.len(), 20_002);
+        assert!(draft.as_ref().get(0).is_some_and(|it| it == b"first"));
+        assert!(draft.as_ref().get(20_001).is_some_and(|it| it == b"last"));
+        assert!(ListRef::is_sound(row_of(&draft.finish())));
+    }
+}

@@ -1,0 +1,136 @@
+//! Clients that wait for keys: in order, across workers, until a timeout, and never for nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::harness::TestServer;
+
+/// Waits until so many clients are blocked.
+fn wait_for_blocked(server: &TestServer, count: usize) {
+    let mut admin = server.connect();
+    let line = format!("blocked_clients:{count}\r\n");
+    server.wait_until("the clients are blocked", || {
+        admin.ask_any(&["INFO", "clients"]).contains(&line)
+    });
+}
+
+#[test]
+fn blocked_clients_are_served_first_come_first_served() {
+    const CLIENTS: usize = 40;
+    let server = TestServer::start(&["--threads", "3"]);
+    let mut waiting = Vec::new();
+    for count in 1..=CLIENTS {
+        let mut wire = server.connect();
+        wire.send("BLPOP other jobs 0\r\nECHO behind\r\n");
+        wait_for_blocked(&server, count);
+        waiting.push(wire);
+    }
+    let mut pusher = server.connect();
+    for number in 0..CLIENTS {
+        pusher.send(format!("RPUSH jobs job-{number:02}\r\n"));
+        assert!(pusher.line().starts_with(':'));
+    }
+    for (number, wire) in waiting.iter_mut().enumerate() {
+        wire.expect(format!(
+            "*2\r\n$4\r\njobs\r\n$6\r\njob-{number:02}\r\n$6\r\nbehind\r\n"
+        ));
+    }
+    pusher.ask(&["EXISTS", "jobs"], ":0\r\n");
+    wait_for_blocked(&server, 0);
+}
+
+#[test]
+fn waits_end_by_timeout_unblock_and_disconnection() {
+    let server = TestServer::start(&["--threads", "2"]);
+    let mut one = server.connect();
+    one.send("BLPOP k 0.05\r\nCLIENT ID\r\n");
+    one.expect("*-1\r\n");
+    let id = one.line();
+    let id = id.trim_start_matches(':').to_owned();
+    let mut admin = server.connect();
+    for (how, expected) in [
+        ("TIMEOUT", "*-1\r\n"),
+        (
+            "ERROR",
+            "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
+        ),
+    ] {
+        one.send("BLMOVE k l LEFT RIGHT 0\r\n");
+        wait_for_blocked(&server, 1);
+        assert!(
+            admin
+                .ask_any(&["CLIENT", "LIST", "ID", &id])
+                .contains("flags=b")
+        );
+        admin.ask(&["CLIENT", "UNBLOCK", &id, how], ":1\r\n");
+        one.expect(expected);
+        admin.ask(&["CLIENT", "UNBLOCK", &id], ":0\r\n");
+    }
+    // One that has gone takes nothing.
+    let mut gone = server.connect();
+    gone.send("BRPOP k 0\r\n");
+    wait_for_blocked(&server, 1);
+    drop(gone);
+    wait_for_blocked(&server, 0);
+    admin.ask(&["RPUSH", "k", "v"], ":1\r\n");
+    admin.ask(
+        &["BLMPOP", "0", "1", "k", "LEFT"],
+        "*2\r\n$1\r\nk\r\n*1\r\n$1\r\nv\r\n",
+    );
+}
+
+/// Workers take jobs that producers push by several ways: each is taken once, and nobody sleeps
+/// while there is one.
+#[test]
+fn no_job_is_lost_or_taken_twice() {
+    const WORKERS: usize = 12;
+    const JOBS: usize = 3_000;
+    let server = TestServer::start(&["--threads", "3"]);
+    let taken: Vec<AtomicUsize> = (0..JOBS).map(|_| AtomicUsize::new(0)).collect();
+    let left = AtomicUsize::new(JOBS);
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (server, taken, left) = (&server, &taken, &left);
+            scope.spawn(move || {
+                let mut wire = server.connect();
+                loop {
+                    let command = ["BLPOP a b 30\r\n", "BRPOP b a 30\r\n"][worker % 2];
+                    wire.send(command);
+                    assert_eq!(wire.line(), "*2", "a worker slept while there were jobs");
+                    let lines: Vec<String> = (0..4).map(|_| wire.line()).collect();
+                    if lines[3] == "end" {
+                        return;
+                    }
+                    let job: usize = lines[3].parse().expect("a number");
+                    taken[job].fetch_add(1, Ordering::Relaxed);
+                    left.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for producer in 0..2 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut wire = server.connect();
+                for job in (producer..JOBS).step_by(2) {
+                    let spare = format!("spare-{producer}");
+                    wire.send(match job % 6 {
+                        0 | 1 => format!("RPUSH a {job}\r\n"),
+                        2 | 3 => format!("LPUSH b {job}\r\n"),
+                        _ => format!("RPUSH {spare} {job}\r\nLMOVE {spare} a LEFT LEFT\r\n"),
+                    });
+                    wire.line();
+                    if job % 6 > 3 {
+                        wire.line();
+                        wire.line();
+                    }
+                }
+            });
+        }
+        server.wait_until("all jobs are taken", || left.load(Ordering::Relaxed) == 0);
+        let mut wire = server.connect();
+        for _ in 0..WORKERS {
+            wire.send("RPUSH a end\r\n");
+            assert!(wire.line().starts_with(':'));
+        }
+    });
+    assert!(taken.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+}
