@@ -40,9 +40,9 @@ const ADDS: &[Flag] = &[Flag::Write, Flag::DenyOom];
 const ADDS_FAST: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Fast];
 const REMOVES: &[Flag] = &[Flag::Write];
 const REMOVES_FAST: &[Flag] = &[Flag::Write, Flag::Fast];
-const WAITS: &[Flag] = &[Flag::Write, Flag::Blocking];
+const WAITS: &[Flag] = &[Flag::Write, Flag::Noscript, Flag::Blocking];
 const WAITS_FOR_COUNTED: &[Flag] = &[Flag::Write, Flag::Blocking, Flag::MovableKeys];
-const WAITS_TO_ADD: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Blocking];
+const WAITS_TO_ADD: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Noscript, Flag::Blocking];
 
 const ASKED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadOnly, &[])];
 const RETURNED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])];
