@@ -3,6 +3,7 @@
 //! Deliberately absent: deadlines that could pass while the test runs (they are far away or long
 //! past), since the two servers do not share a clock.
 
+mod lists;
 mod sets;
 
 use fastrand::Rng;
@@ -33,12 +34,13 @@ const TYPES: [&str; 5] = ["string", "hash", "list", "set", "zset"];
 type Family = fn(&mut Generator) -> Step;
 
 /// Families with their weights.
-const FAMILIES: [(u32, Family); 12] = [
+const FAMILIES: [(u32, Family); 13] = [
     (30, Generator::string),
     (14, Generator::number),
     (14, Generator::bitmap),
     (6, Generator::hyperloglog),
     (24, Generator::hash),
+    (30, Generator::list),
     (24, Generator::set_of_members),
     (40, Generator::sorted_set),
     (20, Generator::key),
@@ -184,7 +186,7 @@ impl Generator {
     /// A key; strings, numbers and hashes prefer keys of their own, so that types meet sometimes.
     fn key_of(&mut self, kind: u8) -> Vec<u8> {
         let kind = if self.one_in(12) {
-            self.pick(b"snhbpez")
+            self.pick(b"snhbpezl")
         } else {
             kind
         };
@@ -199,7 +201,7 @@ impl Generator {
     }
 
     fn any_key(&mut self) -> Vec<u8> {
-        let kind = self.pick(b"snhbpez");
+        let kind = self.pick(b"snhbpezl");
         self.key_of(kind)
     }
 

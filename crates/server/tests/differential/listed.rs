@@ -38,6 +38,12 @@ pub(super) fn reason(
         {
             Some("OBJECT ENCODING: small sets are listpacks, as in Redis 7.2")
         }
+        b"object"
+            if *ours == Value::Bulk(b"listpack".to_vec())
+                && *theirs == Value::Bulk(b"quicklist".to_vec()) =>
+        {
+            Some("OBJECT ENCODING: small lists are listpacks, as in Redis 7.2")
+        }
         b"object" if word(1).as_deref() == Some(b"encoding") => {
             let written = arguments
                 .get(2)

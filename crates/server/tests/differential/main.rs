@@ -352,6 +352,9 @@ impl Run {
             Value::Simple(kind) if kind == b"hash" => {
                 self.both(&[b"HGETALL", key], Compare::Map);
             }
+            Value::Simple(kind) if kind == b"list" => {
+                self.both(&[b"LRANGE", key, b"0", b"-1"], Compare::Exact);
+            }
             Value::Simple(kind) if kind == b"set" => {
                 self.both(&[b"SMEMBERS", key], Compare::Unordered);
             }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pando_engine::{Decision, ListDraft, ListRef, TypeTag, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
-use super::{End, integer, list_of, replace};
+use super::{End, list_of, replace};
 use crate::clock::Microseconds;
 use crate::commands::detached::{Detached, reply_bulk};
 use crate::commands::waiting;
@@ -91,7 +91,8 @@ pub(super) fn from_one(
         }
         return Ok(Progress::Done);
     };
-    let count = usize::try_from(integer(count)?).map_err(|_| CommandError::NotPositive)?;
+    let count = number::parse_i64(count).and_then(|count| usize::try_from(count).ok());
+    let count = count.ok_or(CommandError::NotPositive)?;
     match take(keyspace, key, end, count)? {
         Some(elements) => reply_elements(reply, &elements),
         None => reply.null_array(),
