@@ -89,6 +89,11 @@ impl Transaction<'_> {
         Ok(bytes.as_deref().and_then(Line::decode))
     }
 
+    /// Whether a line is there, whatever the proxy remembers of it; the commit compares that.
+    pub(crate) fn has_line(&mut self, line: u32) -> Result<bool, Stop> {
+        Ok(line == 0 || self.catalog_get(&line_key(line))?.is_some())
+    }
+
     /// How a line came to be. None if it is gone: then nothing on it can be seen any more, and the
     /// commit compares that (MV1 lines-stay).
     pub(crate) fn lineage(&mut self, line: u32) -> Result<Option<Arc<Lineage>>, Stop> {

@@ -1,10 +1,12 @@
 //! Branches on embedded memnodes, against a map for each.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pando_memnode::{CoordinatorId, Limits};
 
 use crate::error::Stop;
+use crate::fault::{Fault, plant};
 use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 use crate::simulator::audit::{Contents, audit};
 use crate::{
@@ -195,33 +197,66 @@ impl World {
     }
 }
 
+/// A seed of everything that is done with branches.
+fn run(seed: u64) {
+    let mut world = World::new(seed);
+    for _ in 0..60 {
+        world.write();
+    }
+    for step in 0..250 {
+        match world.random.u32(0..100) {
+            0..60 => world.write(),
+            60..72 => world.snapshot(),
+            72..84 => world.create(),
+            84..92 if world.branches.len() > 3 => world.drop_one(),
+            92..96 => world.reset(),
+            96..98 => world.collect(),
+            _ => {}
+        }
+        if step % 25 == 0 {
+            world.audit(false, seed);
+        }
+    }
+    world.collect();
+    world.collect();
+    world.audit(true, seed);
+}
+
 #[test]
 fn branches_are_maps_of_their_own() {
     let seeds = std::env::var("PANDO_MINUET_SEEDS").ok();
     let seeds = seeds.and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
     for seed in 0..seeds {
-        let mut world = World::new(seed);
-        for _ in 0..60 {
-            world.write();
-        }
-        for step in 0..250 {
-            match world.random.u32(0..100) {
-                0..60 => world.write(),
-                60..72 => world.snapshot(),
-                72..84 => world.create(),
-                84..92 if world.branches.len() > 3 => world.drop_one(),
-                92..96 => world.reset(),
-                96..98 => world.collect(),
-                _ => {}
-            }
-            if step % 25 == 0 {
-                world.audit(false, seed);
-            }
-        }
-        world.collect();
-        world.collect();
-        world.audit(true, seed);
+        run(seed);
     }
+}
+
+/// It seemed to go on in three ways, by what the proxy remembered of the fork before.
+#[test]
+fn a_snapshot_gets_another_fork_when_the_first_is_gone() {
+    run(111);
+}
+
+#[test]
+fn planted_faults_of_branches_are_found() {
+    let mut missed = Vec::new();
+    for fault in [
+        Fault::BranchCopied,
+        Fault::Forwarding,
+        Fault::DescendantBound,
+        Fault::PartingFreed,
+        Fault::EarlyFree,
+    ] {
+        plant(Some(fault));
+        let shows = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run(*seed))).is_err();
+        let seed = (0..12).find(shows);
+        plant(None);
+        println!("{fault:?}: {seed:?}");
+        if seed.is_none() {
+            missed.push(fault);
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
 }
 
 #[test]

@@ -78,11 +78,13 @@ pub(super) fn note_copied(
     Ok(())
 }
 
-/// Forgets copies to versions whose lines are gone: no way leads there any more.
+/// Forgets copies to versions whose lines are gone: no way leads there any more. What the proxy
+/// remembers of lines does not say so. A snapshot whose fork is gone may have got another, and
+/// would seem to go on in three ways.
 fn forget_dead(transaction: &mut Transaction<'_>, copies: &mut Vec<Copied>) -> Result<(), Stop> {
     let mut there = Vec::new();
     for copied in copies.iter() {
-        if transaction.lineage(copied.at.line())?.is_some() {
+        if transaction.has_line(copied.at.line())? {
             there.push(*copied);
         }
     }
