@@ -45,10 +45,11 @@ With REV the higher bound comes first and keys come in falling order.
 KRANGE and KPREFIX answer an array of two: *next* and *items*. *next* is the bound to go on from
 (`start` of KRANGE, `FROM` of KPREFIX), or null when the range is at its end. *items* are keys with
 their values, in RESP2 flat and in RESP3 as pairs: of a string its bytes, of a hash its fields and
-values; with FIELDS an array of the values of these fields, null where there is none; with KEYS
-there are keys only. LIMIT is 1,000 if it is not given, and a bound: a reply also ends where it
-would become too long, or has passed over thousands of keys that have expired or were removed, with
-*next* set. KRANGEDEL answers *next* and how many keys it removed.
+values, of a list its elements, of a set its members, of a sorted set its members and scores; with
+FIELDS an array of the values of these fields, null where there is none; with KEYS there are keys
+only. LIMIT is 1,000 if it is not given, and a bound: a reply also ends where it would become too
+long, or has passed over thousands of keys that have expired or were removed, with *next* set.
+KRANGEDEL answers *next* and how many keys it removed.
 ";
 
 /// The text before the names of absent commands.

@@ -9,8 +9,8 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, RowTag, ValueRef};
-use pando_protocol::{Reply, Request, RespVersion};
+use pando_engine::{BodyRef, Direction, ListRef, RowTag, SortedRef, ValueRef};
+use pando_protocol::{Reply, Request, RespVersion, number};
 
 use super::bounds::{Edge, Span};
 use super::{limit, write_next};
@@ -93,7 +93,7 @@ impl<'r> Options<'r> {
 /// The fields named from argument `at` on, where their count is.
 fn fields(request: Request<'_>, at: usize) -> Result<Vec<Cow<'_, [u8]>>, CommandError> {
     let count = request.get(at).ok_or(CommandError::Syntax)?;
-    let count = pando_protocol::number::parse_i64(count).ok_or(CommandError::FieldCount)?;
+    let count = number::parse_i64(count).ok_or(CommandError::FieldCount)?;
     let count = usize::try_from(count).ok().filter(|count| *count > 0);
     let count = count.ok_or(CommandError::FieldCount)?;
     let fields = request.args_from(at + 1).take(count);
@@ -183,8 +183,9 @@ impl Items {
 fn least_bytes(value: ValueRef<'_>, shape: &Shape<'_>) -> usize {
     match (shape, value.body) {
         (Shape::Values, BodyRef::String(string)) => string.len(),
-        // Every field has a header of at least four bytes, twice.
-        (Shape::Values, BodyRef::Row(_, row)) => row.len() * 8,
+        // Every member has a header of at least four bytes; a column of a large sorted set is half
+        // of one.
+        (Shape::Values, BodyRef::Row(_, row)) => row.len() * 2,
         (Shape::Keys | Shape::Fields(_), _) => 0,
     }
 }
@@ -197,6 +198,20 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, ne
         (Shape::Values, BodyRef::Row(RowTag::Set, set)) => {
             reply.array(set.len());
             set.iter().for_each(|(member, _)| reply.bulk(member));
+        }
+        (Shape::Values, BodyRef::Row(RowTag::List, row)) => {
+            let list = ListRef::new(row);
+            reply.array(list.len());
+            list.iter_from(0)
+                .for_each(|element| reply_bulk(reply, element));
+        }
+        (Shape::Values, BodyRef::Row(RowTag::SortedSet, row)) => {
+            let set = SortedRef::new(row);
+            reply.map(set.len());
+            for (member, score) in set.iter_from_rank(0) {
+                reply.bulk(member);
+                reply.double(&number::format_f64(score));
+            }
         }
         (Shape::Values, BodyRef::Row(_, hash)) => {
             reply.map(hash.len());

@@ -506,3 +506,28 @@ fn removed_and_expired_keys_are_passed_in_slices() {
         );
     }
 }
+
+/// What clients see of a collection, not how it lies in its columns.
+#[test]
+fn collections_are_shown_by_their_members() {
+    let mut shell = Shell::new();
+    shell.check(&[
+        ("RPUSH l b a", ":2"),
+        ("SADD s b a", ":2"),
+        ("ZADD z 2 a 1.5 b", ":2"),
+        (
+            "KRANGE - +",
+            "*2 $-1 *6 $1 l *2 $1 b $1 a $1 s *2 $1 a $1 b $1 z *4 $1 b $3 1.5 $1 a $1 2",
+        ),
+    ]);
+    // One that has both orders.
+    let members: Vec<_> = (0..300)
+        .map(|member| format!("{member} m{member}"))
+        .collect();
+    shell.line(&format!("ZADD z {}", members.join(" ")));
+    let reply = shell.line("KRANGE [z +");
+    assert!(
+        reply.starts_with("*2 $-1 *2 $1 z *604 $2 m0 $1 0 $2 m1 $1 1 $1 b $3 1.5 "),
+        "{reply}"
+    );
+}
