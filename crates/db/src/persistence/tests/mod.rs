@@ -24,7 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_durability::disk::{Disk, SimulatedDisk};
-use pando_engine::{Attributes, Body, BodyRef, Decision, Direction, LogEpoch, NewValue, ValueRef};
+use pando_engine::{
+    Attributes, Body, BodyRef, Decision, Direction, LogEpoch, NewValue, RowTag, SortedRef, ValueRef,
+};
 
 use super::{CheckpointOptions, DurabilityOptions};
 use pando_sync::lock;
@@ -43,8 +45,15 @@ fn digest(value: ValueRef<'_>) -> u64 {
     value.attributes.hash(&mut hasher);
     match value.body {
         BodyRef::String(string) => string.to_cow().hash(&mut hasher),
-        BodyRef::Row(_, hash) => {
-            for (field, value) in hash.iter() {
+        // Whether it has one order or both is not remembered.
+        BodyRef::Row(RowTag::SortedSet, row) => {
+            for (member, score) in SortedRef::new(row).iter_from_rank(0) {
+                (member, score.to_bits()).hash(&mut hasher);
+            }
+        }
+        BodyRef::Row(tag, row) => {
+            tag.hash(&mut hasher);
+            for (field, value) in row.iter() {
                 (field, value.to_cow()).hash(&mut hasher);
             }
         }
@@ -225,7 +234,7 @@ impl Harness {
         let key = |rng: &mut fastrand::Rng| format!("key{}", rng.u8(..6));
         let rng = &mut self.rng;
         let (one, other, number) = (key(rng), key(rng), rng.u16(..));
-        let line = match rng.u8(..38) {
+        let line = match rng.u8(..46) {
             0..=3 => format!("SET {one} value{number}"),
             4 => format!("SET {one} value{number} PX {}", rng.u8(1..)),
             5 => format!("APPEND {one} more{number}"),
@@ -271,6 +280,7 @@ impl Harness {
             33 => format!("RENAME wide{} {one}", rng.u8(..2)),
             36 => return self.make_snapshot(),
             37 => format!("SNAPSHOT DROP s{}", rng.u8(..4)),
+            38..46 => collection_line(rng),
             // As memcached's clients write, with a token of their own.
             35 => return self.write_chosen(&one, number),
             34 => {
@@ -289,6 +299,35 @@ impl Harness {
             _ => format!("GET {one}"),
         };
         self.line(&line);
+    }
+}
+
+/// A command on a set or a sorted set, small or large.
+fn collection_line(rng: &mut fastrand::Rng) -> String {
+    let (place, number) = (rng.u8(..2), rng.u16(..));
+    let (one, other) = (rng.u8(..40), rng.u8(..40));
+    match rng.u8(..8) {
+        0 => format!("SADD set{place} m{one} m{number}"),
+        1 => format!("SREM set{place} m{one} m{other}"),
+        2 => format!("ZADD sorted{place} {number} m{one}"),
+        3 => format!("ZREM sorted{place} m{one}"),
+        // Large ones, which are changed by node.
+        4 => {
+            let members: Vec<_> = (0..300)
+                .map(|member| format!("{} m{member}", member % 7))
+                .collect();
+            format!("ZADD ranks{place} {}", members.join(" "))
+        }
+        5 => format!("ZINCRBY ranks{place} {} m{}", number % 9, rng.u16(..310)),
+        6 => format!(
+            "ZREMRANGEBYRANK ranks{place} {} {}",
+            rng.u16(..310),
+            number % 400
+        ),
+        _ => {
+            let members: Vec<_> = (0..300).map(|member| format!("member{member}")).collect();
+            format!("SADD tags{place} {}", members.join(" "))
+        }
     }
 }
 
