@@ -231,6 +231,40 @@ pub enum CommandError {
     #[error("ERR weight value is not a float")]
     WeightNotAFloat,
 
+    // Places.
+    #[error("ERR invalid longitude,latitude pair {pair}")]
+    InvalidPlace { pair: String },
+    #[error("ERR unsupported unit provided. please use M, KM, FT, MI")]
+    UnknownUnit,
+    #[error("ERR could not decode requested zset member")]
+    NoPlaceOfMember,
+    #[error("ERR need numeric radius")]
+    Radius,
+    #[error("ERR radius cannot be negative")]
+    NegativeRadius,
+    #[error("ERR need numeric width")]
+    Width,
+    #[error("ERR need numeric height")]
+    Height,
+    #[error("ERR height or width cannot be negative")]
+    NegativeBox,
+    #[error("ERR COUNT must be > 0")]
+    CountOfPlaces,
+    #[error("ERR the ANY argument requires COUNT argument")]
+    AnyWithoutCount,
+    #[error("ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options")]
+    StoreWithMore,
+    #[error(
+        "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {}",
+        name.escape_ascii()
+    )]
+    NoCentre { name: Box<[u8]> },
+    #[error(
+        "ERR exactly one of BYRADIUS and BYBOX can be specified for {}",
+        name.escape_ascii()
+    )]
+    NoShape { name: Box<[u8]> },
+
     // Sketches.
     #[error("WRONGTYPE Key is not a valid HyperLogLog string value.")]
     NotASketch,

@@ -8,6 +8,7 @@ pub(crate) mod databases;
 pub(crate) mod detached;
 mod draft;
 pub(crate) mod extended;
+mod geo;
 mod hashes;
 mod hyperloglog;
 mod keys;
@@ -50,6 +51,7 @@ pub(crate) fn execute(
         K::Hyperloglog(command) => hyperloglog::execute(command, keyspace, request, reply),
         K::List(command) => lists::execute(command, keyspace, request, reply),
         K::Set(command) => sets::execute(command, keyspace, request, reply),
+        K::Geo(command) => geo::execute(command, keyspace, request, reply),
         K::Sorted(command) => sorted::execute(command, keyspace, request, reply),
         K::Ordered(command) => ordered::execute(command, keyspace, request, reply),
         K::Database(command) => databases::execute(command, keyspace, request, reply),

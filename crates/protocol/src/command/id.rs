@@ -12,7 +12,7 @@
 //! entries.
 
 use super::table::{
-    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand,
+    BitmapCommand, ConnectionCommand, DatabaseCommand, GeoCommand, HashCommand, HostCommand,
     HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
     StringCommand,
 };
@@ -41,12 +41,13 @@ pub enum KeyspaceCommand {
     List(ListCommand),
     Set(SetCommand),
     Sorted(SortedCommand),
+    Geo(GeoCommand),
     Database(DatabaseCommand),
 }
 
 impl CommandId {
     /// How many there are.
-    pub(super) const COUNT: usize = (FIRST_SORTED + SortedCommand::COUNT) as usize;
+    pub(super) const COUNT: usize = (FIRST_GEO + GeoCommand::COUNT) as usize;
 
     /// Its place in [`super::all`].
     #[must_use]
@@ -65,6 +66,7 @@ impl CommandId {
             Self::Keyspace(K::List(command)) => FIRST_LIST + command as u8,
             Self::Keyspace(K::Set(command)) => FIRST_SET + command as u8,
             Self::Keyspace(K::Sorted(command)) => FIRST_SORTED + command as u8,
+            Self::Keyspace(K::Geo(command)) => FIRST_GEO + command as u8,
         }
     }
 }
@@ -80,6 +82,7 @@ const FIRST_ORDERED: u8 = FIRST_HASH + HashCommand::COUNT;
 const FIRST_LIST: u8 = FIRST_ORDERED + OrderedCommand::COUNT;
 const FIRST_SET: u8 = FIRST_LIST + ListCommand::COUNT;
 const FIRST_SORTED: u8 = FIRST_SET + SetCommand::COUNT;
+const FIRST_GEO: u8 = FIRST_SORTED + SortedCommand::COUNT;
 
 /// Declares a family: its commands in the order of its table, and its place in [`CommandId`].
 macro_rules! family {

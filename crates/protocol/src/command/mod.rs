@@ -28,7 +28,7 @@ pub use reference::reference;
 pub use resolve::{Refusal, Resolver, resolve};
 pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Flags, Group};
 pub use table::{
-    BitmapCommand, ConnectionCommand, DatabaseCommand, HashCommand, HostCommand,
+    BitmapCommand, ConnectionCommand, DatabaseCommand, GeoCommand, HashCommand, HostCommand,
     HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
     StringCommand,
 };

@@ -20,7 +20,7 @@ had the command, or an option of it, unless they say otherwise.
 ";
 
 /// The chapters, in page order, with what their commands have in common.
-const CHAPTERS: [(Group, &str, &str); 14] = [
+const CHAPTERS: [(Group, &str, &str); 15] = [
     (Group::Connection, "Connection", ""),
     (Group::Generic, "Keys", ""),
     (Group::String, "Strings", ""),
@@ -30,6 +30,7 @@ const CHAPTERS: [(Group, &str, &str); 14] = [
     (Group::List, "Lists", ""),
     (Group::Set, "Sets", ""),
     (Group::Sortedset, "Sorted sets", ""),
+    (Group::Geo, "Places", ""),
     (Group::Ordered, "Ranges of keys", ORDERED),
     (Group::Transactions, "Transactions", ""),
     (Group::Server, "Server", ""),

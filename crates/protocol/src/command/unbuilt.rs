@@ -15,8 +15,7 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
     ),
     (
         "Places",
-        "geoadd geodist geohash geopos georadius georadius_ro georadiusbymember \
-         georadiusbymember_ro geosearch geosearchstore",
+        "georadius georadius_ro georadiusbymember georadiusbymember_ro",
     ),
     (
         "Vectors",

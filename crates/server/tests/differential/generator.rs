@@ -4,6 +4,7 @@
 //! past), since the two servers do not share a clock.
 
 mod lists;
+mod places;
 mod sets;
 
 use fastrand::Rng;
@@ -34,7 +35,7 @@ const TYPES: [&str; 5] = ["string", "hash", "list", "set", "zset"];
 type Family = fn(&mut Generator) -> Step;
 
 /// Families with their weights.
-const FAMILIES: [(u32, Family); 13] = [
+const FAMILIES: [(u32, Family); 14] = [
     (30, Generator::string),
     (14, Generator::number),
     (14, Generator::bitmap),
@@ -43,6 +44,7 @@ const FAMILIES: [(u32, Family); 13] = [
     (30, Generator::list),
     (24, Generator::set_of_members),
     (40, Generator::sorted_set),
+    (10, Generator::place_command),
     (20, Generator::key),
     (14, Generator::expiry),
     (6, Generator::transaction),

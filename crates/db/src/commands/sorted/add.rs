@@ -13,12 +13,13 @@ use crate::progress::{Handled, Progress};
 /// The words before the scores.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a word of its own")]
-struct Options {
-    absent_only: bool,
-    present_only: bool,
+pub(in crate::commands) struct Options {
+    pub(in crate::commands) absent_only: bool,
+    pub(in crate::commands) present_only: bool,
     greater: bool,
     less: bool,
-    changed: bool,
+    /// Whether changed members are counted with new ones.
+    pub(in crate::commands) changed: bool,
     increment: bool,
 }
 
@@ -100,9 +101,21 @@ pub(super) fn add(
     let scores = scores.map(|score| number::parse_f64(score).ok_or(CommandError::NotAFloat));
     let scores = scores.collect::<Result<Vec<_>, _>>()?;
     let members = request.args_from(first + 1).step_by(2);
+    add_all(keyspace, request.arg(1), options, &scores, &members, reply)
+}
+
+/// Gives members these scores, and answers as ZADD does.
+pub(in crate::commands) fn add_all<'m>(
+    keyspace: &mut Keyspace<'_>,
+    key: &[u8],
+    options: Options,
+    scores: &[f64],
+    members: &(impl ExactSizeIterator<Item = &'m [u8]> + Clone),
+    reply: &mut Reply<'_>,
+) -> Handled {
     members.clone().try_for_each(check_member)?;
     let thresholds = keyspace.thresholds();
-    let done = keyspace.try_update(request.arg(1), |old| {
+    let done = keyspace.try_update(key, |old| {
         let pairs = scores.iter().copied().zip(members.clone());
         change(old, options, pairs, &thresholds)
     })?;

@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use pando_engine::{BodyRef, HashBody, HashRef, RowTag, SortedRef};
 use pando_protocol::{Reply, Request, command, number};
 
-use super::{reply_entries, store as store_entries};
-use crate::encoding;
+use super::{reply_entries, store_whole};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::{Handled, Progress};
@@ -304,11 +303,7 @@ pub(super) fn store(
     let inputs = Inputs::take(keyspace, request, 2, (operation, Kind::Store))?;
     keyspace.check_key(request.arg(1))?;
     let found = inputs.run(operation);
-    let thresholds = keyspace.thresholds();
-    let lens = found.iter().enumerate();
-    let converts = lens.map(|(len, (member, _))| (&member[..], len));
-    let encoding = encoding::of_sorted(converts, &thresholds);
-    store_entries(keyspace, request.arg(1), &found, encoding)?;
+    store_whole(keyspace, request.arg(1), &found)?;
     reply.count(found.len());
     Ok(Progress::Done)
 }

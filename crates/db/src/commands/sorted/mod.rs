@@ -34,6 +34,8 @@ use crate::error::CommandError;
 use crate::keyspace::{Keyspace, row_of};
 use crate::progress::Handled;
 
+pub(super) use add::{Options, add_all};
+
 use algebra::Operation;
 use range::{By, Order};
 
@@ -87,7 +89,7 @@ fn sorted_of(value: ValueRef<'_>) -> Result<SortedRef<'_>, CommandError> {
 }
 
 /// Shows the sorted set at a key.
-fn read<R>(
+pub(super) fn read<R>(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],
     read: impl FnOnce(Option<SortedRef<'_>>) -> R,
@@ -134,6 +136,18 @@ fn store(
     let value = NewValue::new(draft.finish()).with(attributes);
     keyspace.update(key, |_| Decision::Write(again(&value)))?;
     Ok(())
+}
+
+/// The same of members found elsewhere: the set is made and takes its form afterwards, as in Redis.
+pub(super) fn store_whole(
+    keyspace: &mut Keyspace<'_>,
+    key: &[u8],
+    entries: &[(Vec<u8>, f64)],
+) -> Result<(), CommandError> {
+    let lens = entries.iter().enumerate();
+    let members = lens.map(|(len, (member, _))| (&member[..], len));
+    let encoding = encoding::of_sorted(members, &keyspace.thresholds());
+    store(keyspace, key, entries, encoding)
 }
 
 /// A score as a set of this encoding keeps it: as in Redis, a listpack has no -0.

@@ -103,6 +103,10 @@ const READS: &[(&str, &str)] = &[
     ("0", "ZSCAN z 0"),
     ("0", "ZSCORE z a"),
     ("0", "ZUNION 2 z z2"),
+    ("0", "GEODIST g a b"),
+    ("0", "GEOHASH g a b"),
+    ("0", "GEOPOS g a b"),
+    ("0", "GEOSEARCH g FROMMEMBER b BYRADIUS 900 km ASC WITHDIST"),
 ];
 
 /// Whether a shell can run the command, which reads keys.
@@ -126,6 +130,7 @@ fn fill(shell: &mut Shell) {
         "SADD e2 c d",
         "ZADD z 1 a 2 b",
         "ZADD z2 3 b 4 c",
+        "GEOADD g 13.36 38.11 a 15.08 37.5 b",
         "SET soon 1 PX 10000",
         "SET gone 1",
         "DEL gone",
@@ -151,6 +156,7 @@ fn change(shell: &mut Shell) {
         "SREM e a",
         "SADD e2 e",
         "ZADD z 9 a",
+        "GEOADD g 10 38 a",
         "ZREM z2 b",
         "RPOP l",
         "DEL large",

@@ -5,6 +5,7 @@ mod bitmaps;
 mod connection;
 mod containers;
 mod database;
+mod geo;
 mod hashes;
 mod host;
 mod hyperloglog;
@@ -19,6 +20,7 @@ mod strings;
 pub use bitmaps::BitmapCommand;
 pub use connection::ConnectionCommand;
 pub use database::DatabaseCommand;
+pub use geo::GeoCommand;
 pub use hashes::HashCommand;
 pub use host::HostCommand;
 pub use hyperloglog::HyperloglogCommand;
@@ -32,7 +34,7 @@ pub use strings::StringCommand;
 use super::CommandSpec;
 
 /// The families, in the order of [`super::CommandId`]'s numbers.
-pub(super) static FAMILIES: [&[CommandSpec]; 12] = [
+pub(super) static FAMILIES: [&[CommandSpec]; 13] = [
     connection::COMMANDS,
     host::COMMANDS,
     database::COMMANDS,
@@ -45,4 +47,5 @@ pub(super) static FAMILIES: [&[CommandSpec]; 12] = [
     lists::COMMANDS,
     sets::COMMANDS,
     sorted::COMMANDS,
+    geo::COMMANDS,
 ];
