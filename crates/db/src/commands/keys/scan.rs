@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::mem;
 use std::ops::{Bound, ControlFlow};
 
+use pando_engine::limits::SAMPLE_PASSED_MAX;
 use pando_engine::{Direction, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion, number, pattern};
 
@@ -314,8 +315,9 @@ pub(super) fn keys(
     super::begin(AllKeys(walk), keyspace, reply)
 }
 
-/// How often RANDOMKEY draws before it looks at every key.
-const DRAWS_MAX: usize = 100;
+/// How often RANDOMKEY draws before it looks at every key: as much work as a slice, if no draw
+/// finds one.
+const DRAWS_MAX: usize = limits::SLICE_ENTRIES_MAX / SAMPLE_PASSED_MAX;
 
 /// RANDOMKEY when hardly any key is alive: the first live one.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::commands::testing::{Shell, seed};
-use crate::{Options, limits};
+use crate::{EngineKind, Options, limits};
 
 /// A reply of SCAN, taken apart.
 fn scanned(reply: &[u8]) -> (String, Vec<String>) {
@@ -185,6 +185,29 @@ fn random_key_finds_the_one_that_is_alive() {
         ("DEL last", ":1"),
         ("RANDOMKEY", "$-1"),
     ]);
+}
+
+/// A table that is nearly empty is not looked through in one go.
+#[test]
+fn random_key_gives_way_in_a_nearly_empty_table() {
+    for engine in EngineKind::in_memory() {
+        let mut shell = Shell::with_options(Options {
+            engine,
+            ..Options::default()
+        });
+        let removed = 4 * limits::SLICE_ENTRIES_MAX;
+        for index in 0..removed {
+            shell.store(format!("k{index:05}").as_bytes(), b"1");
+        }
+        shell.store(b"last", b"1");
+        for index in 0..removed {
+            shell.line(&format!("DEL k{index:05}"));
+        }
+        let (reply, slices) = shell.run_counting_slices(["RANDOMKEY"]);
+        assert_eq!(reply, b"$4\r\nlast\r\n");
+        let looked = removed.div_ceil(limits::SLICE_ENTRIES_MAX) + 1;
+        assert!(slices <= looked, "{engine:?}: {slices} slices");
+    }
 }
 
 #[test]
