@@ -16,7 +16,7 @@
 //! | no usable checkpoint, the log from its beginning | replayed alone |
 //! | no usable checkpoint, or none that the log reaches back to | refused, with what is wrong |
 //! | part files without a manifest, an unfinished manifest | removed once all is recovered, and noted if that fails |
-//! | these, with neither a manifest nor a log | refused, with the files (RC6) |
+//! | these, or files that a checkpoint has made free, with neither a manifest nor a log | refused, with the files (RC4, RC6) |
 //! | files of a newer or older format | refused, with the file and both formats |
 //! | files of another database, or a directory of its checkpoints | refused, with the path |
 //! | damage to durable data in the log | refused, with file and offset (see the log's `scan`) |
@@ -120,7 +120,7 @@ pub enum RecoveryError {
         /// Why checkpoints were not used.
         notes: Vec<String>,
     },
-    /// Only files of checkpoints are left.
+    /// Only parts of checkpoints are left, or files of the log that a checkpoint has made free.
     #[error(
         "{}: neither a manifest nor a log is left, and without them nothing can be read of {}. \
          Bring the manifests (checkpoint-*.manifest) and the log back from a copy, or say with \
@@ -615,18 +615,23 @@ pub(super) fn found_checkpoints(
     Ok(found)
 }
 
-/// Refuses files of checkpoints without a manifest if nothing is in the log either (RC6).
+/// Refuses files of checkpoints without a manifest, and files of the log that only a checkpoint can
+/// have made free, if nothing is in the log either (RC6, RC4).
 pub(super) fn refuse_parts_alone(
     disk: &dyn Disk,
     directories: &checkpoint::Directories,
     scan: &LogScan,
 ) -> Result<(), RecoveryError> {
-    let files = checkpoint::unfinished(disk, directories)?;
     // An unusable log is refused on its own.
     let log_is_empty = scan
         .cut(LogEpoch::NONE, LogEpoch::NONE)
         .is_ok_and(|cut| cut.epochs().is_empty());
-    if files.is_empty() || !log_is_empty {
+    if !log_is_empty {
+        return Ok(());
+    }
+    let mut files = checkpoint::unfinished(disk, directories)?;
+    files.extend(scan.recycled_files().cloned());
+    if files.is_empty() {
         return Ok(());
     }
     Err(RecoveryError::PartsAlone {

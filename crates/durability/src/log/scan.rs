@@ -29,7 +29,7 @@ use pando_sync::{LogEpoch, Milliseconds, lock};
 
 use super::error::LogError;
 use super::frame::{self, FRAME_ALIGNMENT, Frame, FrameKind, Mark, Part, number64, split_group};
-use super::segment::{Header, Name};
+use super::segment::{self, Header, Name};
 use crate::disk::{Access, Disk, DiskFile};
 use crate::limits::{BLOCK_BYTES, SEGMENT_BYTES_MAX, STRETCH_BYTES};
 
@@ -228,6 +228,13 @@ impl LogScan {
     /// The free files.
     pub fn free_files(&self) -> &[PathBuf] {
         &self.scanned.free
+    }
+
+    /// Those that were segments with frames before: a checkpoint has made them free. Unreadable
+    /// ones are skipped.
+    pub fn recycled_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let had_frames = |path: &&PathBuf| segment::had_frames(&*self.scanned.disk, path);
+        self.scanned.free.iter().filter(had_frames)
     }
 }
 

@@ -299,6 +299,15 @@ pub(crate) fn begin(
     Ok((name, file))
 }
 
+/// Whether a free file was a segment with frames: after its header, it is not as it was made.
+pub(crate) fn had_frames(disk: &dyn Disk, path: &Path) -> bool {
+    let mut start = [0; BLOCK_BYTES + size_of::<u64>()];
+    let read = disk
+        .open(path, Access::Read)
+        .and_then(|file| file.read_full_at(&mut start, 0));
+    read.is_ok() && start.starts_with(MAGIC) && start[BLOCK_BYTES..].iter().any(|byte| *byte != 0)
+}
+
 pub(crate) fn directory_of(path: &Path) -> &Path {
     path.parent().expect("files of the log lie in a directory")
 }

@@ -5,6 +5,7 @@
 //! After a crash the recovered database must equal one of these pictures, as a whole.
 
 mod canaries;
+mod copies;
 mod crashes;
 mod directories;
 mod faults;
