@@ -11,6 +11,10 @@ pub(crate) enum Fault {
     Uncoupled,
     /// The beginning of an entry is loaded before its end (CL4 past-stands).
     BeginningFirst,
+    /// A reader does not ask again for the number of buckets (CH2 split-under-mark).
+    StaleCount,
+    /// A view of the past looks where the present would (CD2 longest-seen).
+    PresentAddress,
     /// What was freed is handed out while readers are pinned (CT3 horizon).
     FreeEarly,
 }

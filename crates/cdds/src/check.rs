@@ -46,6 +46,14 @@ pub enum Disorder {
         /// The node.
         at: Offset,
     },
+    /// More levels than the keys can have (the paper, §3.3.6).
+    #[error("{height} levels of {keys} keys")]
+    Height {
+        /// The levels.
+        height: u64,
+        /// The keys.
+        keys: u64,
+    },
     /// More than one root.
     #[error("{roots} roots in one view")]
     Roots {
@@ -79,7 +87,7 @@ pub enum Disorder {
 /// What a tree consists of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Levels of the present's tree.
+    /// Levels of the present's tree, or buckets of a table's longest chain.
     pub height: u64,
     /// Keys of the present.
     pub keys: u64,
@@ -87,11 +95,55 @@ pub struct Report {
     pub nodes: u64,
 }
 
+/// The blocks of a view.
+pub(crate) struct Blocks<'t, M> {
+    tree: &'t Tree<M>,
+    view: View,
+    found: BTreeSet<Offset>,
+}
+
+impl<'t, M: Pmem> Blocks<'t, M> {
+    pub(crate) fn new(tree: &'t Tree<M>, view: View) -> Self {
+        Self {
+            tree,
+            view,
+            found: BTreeSet::new(),
+        }
+    }
+
+    /// A block is the view's: taken, or freed after it.
+    pub(crate) fn add(&mut self, at: Offset) -> Result<(), Disorder> {
+        let view = self.view.0;
+        let (state, _) = self.tree.allocator.state(at);
+        let is_there = match state {
+            BlockState::Taken => true,
+            BlockState::Freed(epoch) => epoch > view,
+            _ => false,
+        };
+        if !is_there {
+            return Err(Disorder::Reachable { at, view, state });
+        }
+        let is_first = self.found.insert(at);
+        is_first.then_some(()).ok_or(Disorder::Shared { at })
+    }
+
+    /// No other block of the pool is taken, if the view is the present.
+    pub(crate) fn are_all(&self) -> Result<(), Disorder> {
+        let mut leaked = Ok(());
+        self.tree.allocator.blocks(|at, _, state| {
+            let is_ours = self.found.contains(&at) || self.tree.anchor().at == at;
+            if state == BlockState::Taken && !is_ours {
+                leaked = Err(Disorder::Leaked { at });
+            }
+        });
+        leaked
+    }
+}
+
 struct Walk<'t, M> {
     tree: &'t Tree<M>,
     view: View,
-    /// Blocks of the view.
-    blocks: BTreeSet<Offset>,
+    blocks: Blocks<'t, M>,
     report: Report,
 }
 
@@ -103,17 +155,8 @@ impl<M: Pmem> Tree<M> {
             Walk::new(self, View(*epoch)).run()?;
         }
         let present = Walk::new(self, self.present()).run()?;
-        let mut leaked = None;
-        self.allocator.blocks(|at, _, state| {
-            let is_ours = present.blocks.contains(&at) || self.anchor().at == at;
-            if state == BlockState::Taken && !is_ours {
-                leaked = Some(Disorder::Leaked { at });
-            }
-        });
-        match leaked {
-            Some(disorder) => Err(disorder),
-            None => Ok(present.report),
-        }
+        present.blocks.are_all()?;
+        Ok(present.report)
     }
 }
 
@@ -122,7 +165,7 @@ impl<'t, M: Pmem> Walk<'t, M> {
         Self {
             tree,
             view,
-            blocks: BTreeSet::new(),
+            blocks: Blocks::new(tree, view),
             report: Report::default(),
         }
     }
@@ -137,26 +180,25 @@ impl<'t, M: Pmem> Walk<'t, M> {
                 let node = self.tree.node(root.entry.child);
                 self.report.height = node.level + 1;
                 self.node(node, (Entry::lowest(Offset::NONE), None), true)?;
+                self.height()?;
             }
             _ => return Err(Disorder::Roots { roots: roots.len() }),
         }
         Ok(self)
     }
 
-    /// A block is the view's: taken, or freed after it.
-    fn block(&mut self, at: Offset) -> Result<(), Disorder> {
-        let view = self.view.0;
-        let (state, _) = self.tree.allocator.state(at);
-        let is_there = match state {
-            BlockState::Taken => true,
-            BlockState::Freed(epoch) => epoch > view,
-            _ => false,
-        };
-        if !is_there {
-            return Err(Disorder::Reachable { at, view, state });
+    /// The height is at most logarithmic, to the base of the fewest entries of a node.
+    fn height(&self) -> Result<(), Disorder> {
+        let Report { height, keys, .. } = self.report;
+        let (leaf, node) = (self.tree.least(0) as u64, self.tree.least(1) as u64);
+        let inner = height.saturating_sub(2) as u32;
+        let fewest = 2_u64
+            .saturating_mul(node.saturating_pow(inner))
+            .saturating_mul(leaf);
+        if height > 1 && keys < fewest {
+            return Err(Disorder::Height { height, keys });
         }
-        let is_first = self.blocks.insert(at);
-        is_first.then_some(()).ok_or(Disorder::Shared { at })
+        Ok(())
     }
 
     /// A node whose keys are from the lowest entry on and below the other one.
@@ -167,7 +209,7 @@ impl<'t, M: Pmem> Walk<'t, M> {
         is_root: bool,
     ) -> Result<(), Disorder> {
         let at = node.at;
-        self.block(at)?;
+        self.blocks.add(at)?;
         self.report.nodes += 1;
         let found = node.sorted(self.view);
         let least = match (is_root, node.is_leaf()) {
@@ -190,7 +232,7 @@ impl<'t, M: Pmem> Walk<'t, M> {
         }
         for (index, entry) in entries.iter().enumerate() {
             if !entry.record.is_none() {
-                self.block(entry.record)?;
+                self.blocks.add(entry.record)?;
                 let record = Record::at(&self.tree.pool, entry.record);
                 let Some(record) = record.filter(|record| record.is_whole()) else {
                     return Err(Disorder::Keys { at });

@@ -49,6 +49,8 @@
 //! - A slot is used again when its end is committed and no snapshot sees it, or when it began and
 //!   ended in the open epoch. Allocation is `pando-pmem`'s.
 //!
+//! [`Table`] is the paper's second structure, a hash table.
+//!
 //! [`Cdds`] is the same behind the contract of all engines (`pando-engine`).
 //!
 //! Any number of threads read beside writers, each with a [`Reader`], without a lock. Writers of an
@@ -63,6 +65,7 @@ mod check;
 mod clean;
 mod compact;
 mod engine;
+mod hash;
 mod latch;
 mod leaf;
 pub mod limits;
@@ -78,6 +81,7 @@ mod tree;
 
 pub use check::{Disorder, Report};
 pub use engine::{Cdds, CddsSession, KeptSnapshot, Options, Place};
+pub use hash::{Table, TableReader};
 pub use reader::Reader;
 pub use scan::Direction;
 pub use tree::{Error, Snapshot, Tree};

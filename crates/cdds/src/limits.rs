@@ -9,6 +9,9 @@ pub const ENTRIES_MAX: u32 = 1024;
 /// Entries of a node unless the caller says otherwise: 32 bytes each, half a page together.
 pub const ENTRIES: u32 = 62;
 
+/// Slots of a bucket of a hash table: with the line before them a kilobyte.
+pub const BUCKET_SLOTS: u64 = 30;
+
 /// Snapshots that last.
 pub const SNAPSHOTS_MAX: usize = 28;
 

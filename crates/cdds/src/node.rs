@@ -134,6 +134,20 @@ fn first_bytes(prefix: u64, next: u64) -> u128 {
     u128::from(prefix) << 64 | u128::from(next)
 }
 
+/// The bytes of a word that are this one, and perhaps some above such a one.
+#[inline]
+pub(crate) fn equal_bytes(word: u64, byte: u8) -> impl Iterator<Item = u64> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let differ = word ^ (u64::from(byte) * ONES);
+    // The top bits of bytes that are zero.
+    let mut equal = differ.wrapping_sub(ONES) & !differ & (ONES << 7);
+    std::iter::from_fn(move || {
+        let bit = (equal != 0).then(|| equal.trailing_zeros())?;
+        equal &= equal - 1;
+        Some(u64::from(bit / 8))
+    })
+}
+
 /// The slot where a key with this fingerprint is looked for first.
 fn home_of(fingerprint: u8, slots: u64) -> u64 {
     (u64::from(fingerprint) * slots) >> 8
@@ -175,7 +189,7 @@ pub(crate) struct Span {
 impl Span {
     /// Loads the words of a slot, the end first (CL4 past-stands).
     #[inline]
-    fn load(word: impl Fn(usize) -> u64) -> Self {
+    pub(crate) fn load(word: impl Fn(usize) -> u64) -> Self {
         if canary::has(Fault::BeginningFirst) {
             let start = word(0);
             return Self {
@@ -440,22 +454,14 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// The slots of a leaf with this fingerprint (CN4 fingerprinted).
     fn alike(self, fingerprint: u8) -> impl Iterator<Item = u64> {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        let wanted = u64::from(fingerprint) * ONES;
         let words = (header_bytes(self.slots) / WORD_BYTES) as usize;
         let header = self.pool.memory().row(self.at, words);
         (0..words).flat_map(move |index| {
-            let differ = header.load(index) ^ wanted;
-            // The top bits of bytes that are zero, perhaps of some above such a one.
-            let mut equal = differ.wrapping_sub(ONES) & !differ & (ONES << 7);
             let slots = self.slots;
-            std::iter::from_fn(move || {
-                let bit = (equal != 0).then(|| equal.trailing_zeros())?;
-                equal &= equal - 1;
-                Some(index as u64 * WORD_BYTES + u64::from(bit / 8))
-            })
-            // Byte 0 is the level.
-            .filter_map(move |byte| byte.checked_sub(1).filter(|slot| *slot < slots))
+            equal_bytes(header.load(index), fingerprint)
+                .map(move |byte| index as u64 * WORD_BYTES + byte)
+                // Byte 0 is the level.
+                .filter_map(move |byte| byte.checked_sub(1).filter(|slot| *slot < slots))
         })
     }
 
@@ -644,7 +650,7 @@ pub(crate) struct Needs<'s> {
 }
 
 impl Needs<'_> {
-    fn need<M: Pmem>(&self, pool: &Pool<M>, Span { start, end }: Span) -> bool {
+    pub(crate) fn need<M: Pmem>(&self, pool: &Pool<M>, Span { start, end }: Span) -> bool {
         let present = View(self.open);
         if !present.sees(pool, start) {
             return false;

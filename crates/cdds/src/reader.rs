@@ -33,7 +33,7 @@ impl<M: Pmem> fmt::Debug for Reader<M> {
 }
 
 /// The outermost or an inner pin of a reader.
-struct Pinned<'r, M> {
+pub(crate) struct Pinned<'r, M> {
     shared: &'r Shared<M>,
     participant: &'r mut Participant<()>,
 }
@@ -76,7 +76,8 @@ impl<M: Pmem> Reader<M> {
         self.participant.unpin(&mut ());
     }
 
-    fn pinned(&mut self) -> Pinned<'_, M> {
+    /// A pin that ends when it is dropped.
+    pub(crate) fn pinned(&mut self) -> Pinned<'_, M> {
         self.pin();
         Pinned {
             shared: &self.shared,

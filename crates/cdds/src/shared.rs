@@ -164,7 +164,7 @@ impl<M: Pmem> Shared<M> {
         self.closed.store(false, Ordering::Release);
     }
 
-    fn watch(&self, at: Offset, look: Look) -> Watch<'_> {
+    pub(crate) fn watch(&self, at: Offset, look: Look) -> Watch<'_> {
         if look.beside {
             self.latches.watch(at)
         } else {
@@ -214,11 +214,16 @@ impl<M: Pmem> Shared<M> {
 
     /// The record of an entry, if it is whole.
     pub(crate) fn record(&self, entry: Entry) -> Result<Record<'_>, Error> {
-        let record = Record::at(&self.pool, entry.record);
+        self.record_at(entry.record)
+    }
+
+    /// The record at a place, if it is whole.
+    pub(crate) fn record_at(&self, at: Offset) -> Result<Record<'_>, Error> {
+        let record = Record::at(&self.pool, at);
         let record = record.filter(|record| {
             record.prefetch();
             record.is_whole()
         });
-        record.ok_or(Error::Damaged { at: entry.record })
+        record.ok_or(Error::Damaged { at })
     }
 }

@@ -165,8 +165,12 @@ impl<M: Pmem> Tree<M> {
             let entries = bytes / 32;
             return Err(Error::Entries { entries });
         };
+        Self::open_with(pool, entries.into())
+    }
+
+    /// The same, whatever size of nodes the pool has.
+    pub(crate) fn open_with(pool: Arc<Pool<M>>, slots: u64) -> Result<Self, Error> {
         let allocator = Allocator::new(Arc::clone(&pool))?;
-        let slots = entries.into();
         let mut open = pool.first_epoch();
         let anchor = if let Some(anchor) = named_anchor(&pool) {
             anchor

@@ -16,23 +16,33 @@
 //! | root words: fence | the same |
 //! | tree: fence of changes | what one of two writers flushed is lost from a committed epoch (`writers.rs`) |
 //!
+//! And of the hash table:
+//!
+//! | mark | without it |
+//! |---|---|
+//! | bucket: flush of a new one | the directory, or a link, leads to a bucket that is not there |
+//! | bucket: flush of an entry's beginning | a committed entry is lost |
+//! | bucket: flush of a fingerprint | a committed entry is not found by its key |
+//! | bucket: flush of an entry's end | a replaced or removed entry is seen again |
+//! | bucket: flush of an erased epoch | an entry of a lost epoch is seen once the pool forgets it |
+//! | directory: flush of a beginning | a committed split is lost, and its keys with it |
+//! | directory: flush of an empty page | what the block held before is taken for buckets |
+//! | directory: flush of an erased epoch | a bucket of a lost epoch counts once the pool forgets it |
+//!
 //! Those of the pool and of the allocator are `pando-pmem`'s, and shown there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fastrand::Rng;
-use pando_pmem::{Mark, Platform, Pool, Sampling, Simulated, Trace};
+use pando_pmem::{Mark, Platform, Sampling, Simulated, Trace};
 
-use super::{SHAPE, create};
-use crate::Direction;
-use crate::node::View;
-use crate::tree::{Snapshot, Tree};
+use super::subject::{Map, Subject};
+use crate::hash::Table;
+use crate::tree::Tree;
 
-type Map = BTreeMap<Vec<u8>, Vec<u8>>;
-
-const POOL_BYTES: u64 = 64 * 1024;
+type Tested = Tree<Simulated>;
+type TestedTable = Table<Simulated>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
@@ -41,6 +51,8 @@ enum Op {
     Remove(u8),
     /// Two puts and a removal in one epoch.
     Several(u8),
+    /// Twenty further keys in one epoch.
+    Many,
     Retain,
     Release,
     RollBack,
@@ -77,8 +89,8 @@ impl Op {
         on_keys.chain(others).collect()
     }
 
-    fn run(self, tree: &mut Tree<Simulated>, serial: u64) {
-        let newest = tree.snapshots().last();
+    fn run<S: Subject>(self, tree: &mut S, serial: u64) {
+        let newest = tree.snapshots().last().copied();
         match (self, newest) {
             (Self::Put(number), _) => tree.put(&key(number), &value(serial)).unwrap(),
             (Self::Remove(number), _) => drop(tree.remove(&key(number)).unwrap()),
@@ -87,6 +99,11 @@ impl Op {
                 tree.put(&key(number), &value(serial + 1)).unwrap();
                 tree.put(&key(number + 1), &value(serial)).unwrap();
                 tree.remove(&key(number + 2)).unwrap();
+            }
+            (Self::Many, _) => {
+                for number in 30..50 {
+                    tree.put(&key(number), &value(serial)).unwrap();
+                }
             }
             (Self::Retain, _) => drop(tree.retain().unwrap()),
             (Self::Release, Some(snapshot)) => tree.release(snapshot).unwrap(),
@@ -102,20 +119,15 @@ impl Op {
     }
 }
 
-pub(super) fn state_of(tree: &Tree<Simulated>) -> State {
-    let read = |view: View| {
-        let mut map = Map::new();
-        let scanned = tree.run(view, Bound::Unbounded, Direction::Forward, |record| {
-            map.insert(record.key().to_vec(), record.value().to_vec());
-            ControlFlow::Continue(())
-        });
-        scanned.expect("nothing is damaged");
-        map
-    };
-    let at = |snapshot: Snapshot| read(View(snapshot.epoch()));
+pub(super) fn state_of(tree: &impl Subject) -> State {
+    let read = |at| tree.contents(at).expect("nothing is damaged");
     State {
-        present: read(tree.present()),
-        snapshots: tree.snapshots().map(at).collect(),
+        present: read(None),
+        snapshots: tree
+            .snapshots()
+            .into_iter()
+            .map(|at| read(Some(at)))
+            .collect(),
     }
 }
 
@@ -125,29 +137,26 @@ pub(super) struct Run {
     pub(super) states: Vec<State>,
 }
 
-fn record(start: &[u64], ops: &[Op]) -> Run {
-    let memory = Simulated::recording(start.to_vec());
-    let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
-    let mut tree = Tree::open(pool.into()).expect("a tree");
+fn record<S: Subject>(start: &[u64], ops: &[Op]) -> Run {
+    let mut tree = S::open(Simulated::recording(start.to_vec())).expect("it opens");
     let mut states = vec![state_of(&tree)];
     for (index, op) in (0..).zip(ops) {
-        tree.pool.memory().note(2 * index + 1);
+        tree.memory().note(2 * index + 1);
         op.run(&mut tree, 100 * (index + 1));
-        tree.pool.memory().note(2 * index + 2);
+        tree.memory().note(2 * index + 2);
         states.push(state_of(&tree));
     }
     Run {
-        trace: tree.pool.memory().trace(),
+        trace: tree.memory().trace(),
         states,
     }
 }
 
 /// What is found after a crash, beside what may be.
-fn judge(memory: Simulated, states: &[State], noted: &[u64]) -> Result<(), String> {
+fn judge<S: Subject>(memory: Simulated, states: &[State], noted: &[u64]) -> Result<(), String> {
     let last = noted.last().copied().unwrap_or(0);
     let (acknowledged, begun) = ((last / 2) as usize, last.div_ceil(2) as usize);
-    let pool = Pool::open(memory, SHAPE.node_bytes).map_err(|error| error.to_string())?;
-    let mut tree = Tree::open(pool.into()).map_err(|error| error.to_string())?;
+    let mut tree = S::open(memory)?;
     let found = state_of(&tree);
     if found != states[acknowledged] && found != states[begun] {
         return Err(format!(
@@ -167,17 +176,17 @@ fn judge(memory: Simulated, states: &[State], noted: &[u64]) -> Result<(), Strin
         return Err("a snapshot changed by further work".into());
     }
     // It takes as long as all of the above: of some.
-    if tree.open.0.is_multiple_of(16) {
+    if tree.pool().committed().0.is_multiple_of(16) {
         clean_up(&mut tree)?;
     }
     Ok(())
 }
 
 /// Cleans, with a change and a commit now and then: what there is stays, and no epoch is void.
-fn clean_up(tree: &mut Tree<Simulated>) -> Result<(), String> {
+fn clean_up(tree: &mut impl Subject) -> Result<(), String> {
     let before = state_of(tree);
     let mut steps = 0;
-    while !tree.pool.voids().is_empty() {
+    while !tree.voids().is_empty() {
         tree.clean(2).map_err(|error| error.to_string())?;
         steps += 1;
         if steps % 3 == 0 {
@@ -198,7 +207,7 @@ fn clean_up(tree: &mut Tree<Simulated>) -> Result<(), String> {
 }
 
 /// The first thing that is wrong after some crash.
-pub(super) fn failure(
+pub(super) fn failure<S: Subject>(
     trace: &Trace,
     states: &[State],
     sampling: Sampling,
@@ -210,7 +219,7 @@ pub(super) fn failure(
         }
         for image in crash.images(sampling) {
             images += 1;
-            let judged = || judge(image.memory(), states, crash.noted());
+            let judged = || judge::<S>(image.memory(), states, crash.noted());
             let judged = catch_unwind(AssertUnwindSafe(judged));
             let judged = judged.unwrap_or_else(|_| Err("a panic".into()));
             if let Err(reason) = judged {
@@ -223,9 +232,9 @@ pub(super) fn failure(
 }
 
 /// The memory of a tree that some random operations made.
-pub(super) fn start(seed: u64) -> Vec<u64> {
+pub(super) fn start<S: Subject>(seed: u64) -> Vec<u64> {
     let mut rng = Rng::with_seed(seed);
-    let mut tree = create(Simulated::new(POOL_BYTES));
+    let mut tree = S::create(Simulated::new(S::POOL_BYTES));
     let ops = Op::all(12);
     for serial in 0..rng.u64(..40) {
         // More puts than removals: trees of two and three levels.
@@ -233,11 +242,11 @@ pub(super) fn start(seed: u64) -> Vec<u64> {
             0 => ops[rng.usize(..ops.len())],
             _ => Op::Put(rng.u8(..12)),
         };
-        if op != Op::Retain || tree.snapshots().count() < 3 {
+        if op != Op::Retain || tree.snapshots().len() < 3 {
             op.run(&mut tree, 100_000 + serial);
         }
     }
-    tree.pool.memory().words()
+    tree.memory().words()
 }
 
 /// How much is tried, by `PANDO_CRASH_EFFORT`.
@@ -266,19 +275,18 @@ fn workloads(ops: &[Op], length: usize) -> Vec<Vec<Op>> {
 
 /// Two operations on four trees, each pair on one of them; with more effort each pair on up to
 /// twenty, and at an effort of 20 three operations: every workload on every tree.
-#[test]
-fn a_crash_leaves_what_was_committed() {
+fn short_runs<S: Subject>() {
     let mut images = 0;
     let trees = 20.min(4 * effort());
     let length = if effort() >= 20 { 3 } else { 2 };
     for seed in 0..trees {
-        let start = start(seed);
+        let start = start::<S>(seed);
         for (index, workload) in workloads(&Op::all(5), length).iter().enumerate() {
             if effort() == 1 && (index / Op::all(5).len() + index) as u64 % trees != seed {
                 continue;
             }
-            let run = record(&start, workload);
-            let (tried, failure) = failure(&run.trace, &run.states, QUICK);
+            let run = record::<S>(&start, workload);
+            let (tried, failure) = failure::<S>(&run.trace, &run.states, QUICK);
             images += tried;
             assert_eq!(failure, None, "tree {seed}, {workload:?}");
         }
@@ -287,7 +295,16 @@ fn a_crash_leaves_what_was_committed() {
 }
 
 #[test]
-fn longer_runs_leave_what_was_committed() {
+fn a_crash_leaves_what_was_committed() {
+    short_runs::<Tested>();
+}
+
+#[test]
+fn a_crash_leaves_what_was_committed_of_a_table() {
+    short_runs::<TestedTable>();
+}
+
+fn longer_runs<S: Subject>() {
     for seed in 0..12 * effort() {
         let mut rng = Rng::with_seed(seed);
         let all = Op::all(9);
@@ -297,19 +314,28 @@ fn longer_runs_leave_what_was_committed() {
             samples: 4,
             seed,
         };
-        let run = record(&start(seed), &ops);
-        let (_, failure) = failure(&run.trace, &run.states, sampling);
+        let run = record::<S>(&start::<S>(seed), &ops);
+        let (_, failure) = failure::<S>(&run.trace, &run.states, sampling);
         assert_eq!(failure, None, "seed {seed}: {ops:?}");
     }
 }
 
-/// A crash while what a crash left is opened, and one after that.
 #[test]
-fn opening_can_be_interrupted() {
+fn longer_runs_leave_what_was_committed() {
+    longer_runs::<Tested>();
+}
+
+#[test]
+fn longer_runs_leave_what_was_committed_of_a_table() {
+    longer_runs::<TestedTable>();
+}
+
+/// A crash while what a crash left is opened, and one after that.
+fn openings<S: Subject>() {
     let mut images = 0;
     for seed in 0..6 * effort().min(20) {
         let ops = [Op::Put(1), Op::Remove(2), Op::Several(3)];
-        let run = record(&start(seed), &ops);
+        let run = record::<S>(&start::<S>(seed), &ops);
         let mut crashes = 0;
         run.trace.crashes(Platform::Lines, |crash| {
             crashes += 1;
@@ -319,47 +345,60 @@ fn opening_can_be_interrupted() {
                 seed,
             };
             for image in crash.images(few) {
-                let memory = image.recording();
-                let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
-                let tree = Tree::open(pool.into()).expect("a tree");
-                tree.pool
-                    .memory()
-                    .trace()
-                    .crashes(Platform::Lines, |again| {
-                        for image in again.images(few) {
-                            images += 1;
-                            let judged = judge(image.memory(), &run.states, crash.noted());
-                            judged.unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
-                        }
-                    });
+                let tree = S::open(image.recording()).expect("it opens");
+                tree.memory().trace().crashes(Platform::Lines, |again| {
+                    for image in again.images(few) {
+                        images += 1;
+                        let judged = judge::<S>(image.memory(), &run.states, crash.noted());
+                        judged.unwrap_or_else(|reason| panic!("seed {seed}: {reason}"));
+                    }
+                });
             }
         });
     }
     assert!(images > 500, "{images} images");
 }
 
-/// A crash while void epochs are rubbed out, and after the pool has forgotten them.
 #[test]
-fn cleaning_can_be_interrupted() {
+fn opening_can_be_interrupted() {
+    openings::<Tested>();
+}
+
+#[test]
+fn opening_can_be_interrupted_of_a_table() {
+    openings::<TestedTable>();
+}
+
+/// A crash while void epochs are rubbed out, and after the pool has forgotten them.
+fn cleanings<S: Subject>() {
     let mut images = 0;
     for seed in 0..10 * effort().min(20) {
-        let memory = Simulated::recording(start_with_voids(seed));
-        let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
-        let mut tree = Tree::open(pool.into()).expect("a tree");
+        let memory = Simulated::recording(start_with_voids::<S>(seed));
+        let mut tree = S::open(memory).expect("it opens");
         let state = state_of(&tree);
-        assert!(!tree.pool.voids().is_empty(), "something was lost");
+        assert!(!tree.voids().is_empty(), "something was lost");
         while tree.clean(1).expect("nothing is damaged") {}
         // An epoch of its own, whose changes cancel out, so that it commits.
         tree.put(&key(200), b"cleaning").unwrap();
         tree.remove(&key(200)).unwrap();
         tree.commit().unwrap();
-        assert_eq!(tree.pool.voids(), [], "it was forgotten");
-        let trace = tree.pool.memory().trace();
-        let (tried, failure) = failure(&trace, &[state.clone(), state], QUICK);
+        assert_eq!(tree.voids(), [], "it was forgotten");
+        let trace = tree.memory().trace();
+        let (tried, failure) = failure::<S>(&trace, &[state.clone(), state], QUICK);
         images += tried;
         assert_eq!(failure, None, "seed {seed}");
     }
     assert!(images > 500, "{images} images");
+}
+
+#[test]
+fn cleaning_can_be_interrupted() {
+    cleanings::<Tested>();
+}
+
+#[test]
+fn cleaning_can_be_interrupted_of_a_table() {
+    cleanings::<TestedTable>();
 }
 
 /// A crash while records move to make room, and when their chunk has blocks of another size.
@@ -368,8 +407,7 @@ fn making_room_can_be_interrupted() {
     let (mut images, mut moved) = (0, 0);
     for seed in 0..8 * effort().min(3) {
         let memory = Simulated::recording(sparse(seed));
-        let pool = Pool::open(memory, SHAPE.node_bytes).expect("a pool");
-        let mut tree = Tree::open(pool.into()).expect("a tree");
+        let mut tree = <Tested as Subject>::open(memory).expect("a tree");
         let state = state_of(&tree);
         for random in 0..3 {
             moved += u32::from(
@@ -382,8 +420,8 @@ fn making_room_can_be_interrupted() {
         tree.put(&key(200), &[7; 1000]).unwrap();
         tree.remove(&key(200)).unwrap();
         tree.commit().unwrap();
-        let trace = tree.pool.memory().trace();
-        let (tried, failure) = failure(&trace, &[state.clone(), state], QUICK);
+        let trace = tree.memory().trace();
+        let (tried, failure) = failure::<Tested>(&trace, &[state.clone(), state], QUICK);
         images += tried;
         assert_eq!(failure, None, "seed {seed}");
     }
@@ -393,7 +431,7 @@ fn making_room_can_be_interrupted() {
 
 /// A tree whose chunks have free blocks here and there.
 fn sparse(seed: u64) -> Vec<u64> {
-    let mut tree = create(Simulated::new(2 * POOL_BYTES));
+    let mut tree = Tested::create(Simulated::new(2 * Tested::POOL_BYTES));
     let mut rng = Rng::with_seed(seed);
     for number in 0..48 {
         tree.put(&key(number), &value(seed)).unwrap();
@@ -405,30 +443,37 @@ fn sparse(seed: u64) -> Vec<u64> {
         }
     }
     tree.commit().unwrap();
-    tree.pool.memory().words()
+    tree.memory().words()
 }
 
 /// What a crash leaves within an epoch of several changes.
-fn start_with_voids(seed: u64) -> Vec<u64> {
-    let pool = Pool::open(Simulated::from(start(seed)), SHAPE.node_bytes).expect("a pool");
-    let mut tree = Tree::open(pool.into()).expect("a tree");
+fn start_with_voids<S: Subject>(seed: u64) -> Vec<u64> {
+    let mut tree = S::open(Simulated::from(start::<S>(seed))).expect("it opens");
     let mut rng = Rng::with_seed(seed);
+    // Blocks of two lines that held something else.
+    for number in 60..66 {
+        tree.put(&key(number), &[7; 96]).unwrap();
+    }
+    tree.commit().unwrap();
+    for number in 60..66 {
+        tree.remove(&key(number)).unwrap();
+    }
+    tree.commit().unwrap();
     tree.retain().unwrap();
-    for serial in 0..12 {
-        let number = rng.u8(..12);
+    for serial in 0..16 {
+        let number = rng.u8(..24);
         if rng.bool() {
             tree.put(&key(number), &value(serial)).unwrap();
         } else {
             tree.remove(&key(number)).unwrap();
         }
     }
-    tree.pool.memory().words()
+    tree.memory().words()
 }
 
 /// The canary of the harness, and the table in the header: whatever flush or fence is left out, a
 /// crash shows it.
-#[test]
-fn every_flush_and_fence_is_needed() {
+fn flushes<S: Subject>() {
     let mut needless = BTreeSet::new();
     let mut found: BTreeMap<Mark, bool> = BTreeMap::new();
     for seed in 0..16 {
@@ -439,8 +484,9 @@ fn every_flush_and_fence_is_needed() {
             Op::Several(2),
             Op::Release,
             Op::Clean,
+            Op::Many,
         ];
-        let run = record(&start_with_voids(seed), &ops);
+        let run = record::<S>(&start_with_voids::<S>(seed), &ops);
         for count in run.trace.marks() {
             let mark = count.mark.expect("every flush and fence has a name");
             let of_pool = ["pool:", "allocator:", "commit:"];
@@ -448,11 +494,21 @@ fn every_flush_and_fence_is_needed() {
                 continue;
             }
             let trace = run.trace.without(mark, None);
-            let fails = failure(&trace, &run.states, QUICK).1.is_some();
+            let fails = failure::<S>(&trace, &run.states, QUICK).1.is_some();
             *found.entry(mark).or_insert(false) |= fails;
         }
     }
-    assert_eq!(found.len(), 9, "{found:?}");
+    assert_eq!(found.len(), S::MARKS, "{found:?}");
     needless.extend(found.into_iter().filter(|(_, fails)| !fails));
     assert_eq!(needless, BTreeSet::new(), "nothing fails without these");
+}
+
+#[test]
+fn every_flush_and_fence_is_needed() {
+    flushes::<Tested>();
+}
+
+#[test]
+fn every_flush_and_fence_is_needed_of_a_table() {
+    flushes::<TestedTable>();
 }

@@ -1,8 +1,9 @@
-//! The tree beside a model, in memory that never fails, and in every memory that a crash may leave.
+//! The tree and the hash table beside a model, in memory that never fails, and in every memory that a crash may leave.
 
 mod beside;
 mod crashes;
 mod model;
+mod subject;
 mod writers;
 
 use std::sync::Arc;

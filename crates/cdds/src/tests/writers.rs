@@ -164,7 +164,7 @@ fn history(seed: u64, changes: u64, fault: Option<Fault>) {
 
 /// Two writers' changes of one epoch, as they were recorded, between two commits.
 fn record(seed: u64) -> Run {
-    let mut tree = open(Simulated::from(start(seed)));
+    let mut tree = open(Simulated::from(start::<Tree<Simulated>>(seed)));
     for number in 0..10 {
         tree.put(&key(0, number), &value(0)).expect("room");
         tree.put(&key(1, number), &value(0)).expect("room");
@@ -198,7 +198,7 @@ fn record(seed: u64) -> Run {
         let mut tree = world.write().expect("nobody panicked");
         tree.commit().expect("memory takes it");
         tree.pool.memory().note(2 * round + 2);
-        states.push(state_of(&tree));
+        states.push(state_of(&*tree));
     }
     let trace = world.read().expect("nobody panicked").pool.memory().trace();
     Run { trace, states }
@@ -217,7 +217,7 @@ fn crash(seeds: std::ops::Range<u64>, without: Option<Mark>) -> Option<String> {
             samples: 3,
             seed,
         };
-        let (images, failure) = failure(&trace, &run.states, sampling);
+        let (images, failure) = failure::<Tree<Simulated>>(&trace, &run.states, sampling);
         assert!(images > 20 || failure.is_some(), "{images} images");
         failure
     })

@@ -1,0 +1,310 @@
+//! The CDDS hash table: the paper's second structure (§3.4), versioned as the tree is. It grows by
+//! a bucket at a time, for writers as for readers.
+//!
+//! The paper names a proof of concept and says of it that it copies what it changes. This one
+//! changes buckets in place, by entries with epochs, and finds them by linear hashing (Litwin,
+//! VLDB 1980): when the buckets are two thirds full, the next one in turn is split into itself and a
+//! new last one, whatever bucket was written to. What a split moves begins in the new bucket and
+//! ends in the old one, so a view of before the split finds all of it where it was. A bucket that
+//! is full has a link, in one of its slots, to a further one.
+//!
+//! A table lies in a pool of its own. The pool's tree, otherwise empty, has the epochs, the commit,
+//! the snapshots and the pins of readers; CT1 one-word, CT2 kept-at-once and CT3 horizon hold for
+//! the table by that.
+//!
+//! | file | what |
+//! |---|---|
+//! | `bucket.rs` | buckets and their slots |
+//! | `directory.rs` | the way to a bucket, and to a key (CD1 in-order, CD2 longest-seen) |
+//! | `change.rs` | puts, removals and splits |
+//! | `check.rs` | the checker |
+//!
+//! - **CH1 last-slot** A bucket that the present has no link of has a slot that nobody needs: the
+//!   link's. A void link leaves its own; one is ended only beside another free slot.
+//! - **CH2 split-under-mark** The latch of a chain's first bucket is that of the chain. A split marks
+//!   it, tells of the new bucket, and only then ends what has moved. A reader that has a watch of
+//!   the chain asks for the number of buckets again: a split that came before is noticed by the
+//!   number, a later one by the watch.
+//! - **CH3 growth-can-wait** No key depends on the number of buckets. Where a full pool has no room
+//!   to split, chains become longer, and removals need no room.
+//!
+//! Deliberately absent: fewer buckets again; several writers at a time; an order of keys.
+
+mod bucket;
+mod change;
+mod check;
+mod directory;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use pando_pmem::{Pmem, Pool, Shape, Writes};
+use pando_sync::LogEpoch;
+
+use self::bucket::bucket_bytes;
+use self::directory::Directory;
+use crate::limits::{BUCKET_SLOTS, ENTRIES_MIN};
+use crate::node::View;
+use crate::reader::Reader;
+use crate::record::Record;
+use crate::shared::Look;
+use crate::tree::{Error, Snapshot, Tree};
+
+/// Fewest slots of a bucket: two entries and a link.
+const SLOTS_MIN: u64 = 3;
+/// Most of them: one line of fingerprints.
+const SLOTS_MAX: u64 = 62;
+
+/// Chains that are looked at to know about how many keys there are.
+const SAMPLED: u64 = 64;
+
+/// What the header of a pool says of a table of buckets of so many slots.
+pub(crate) const fn node_bytes(slots: u64) -> u32 {
+    bucket_bytes(slots) as u32 + 1
+}
+
+/// A hash table in a pool of its own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use pando_cdds::Table;
+/// use pando_pmem::{Pool, Simulated};
+///
+/// let pool = Pool::create(Simulated::new(1 << 20), Table::<Simulated>::shape()).unwrap();
+/// let mut table = Table::open(Arc::new(pool)).unwrap();
+/// table.put(b"tree", b"pando").unwrap();
+/// let then = table.retain().unwrap();
+/// table.remove(b"tree").unwrap();
+/// table.commit().unwrap();
+/// assert_eq!(table.get_at(then, b"tree").unwrap(), Some(&b"pando"[..]));
+/// table.roll_back(then).unwrap();
+/// assert_eq!(table.get(b"tree").unwrap(), Some(&b"pando"[..]));
+/// ```
+pub struct Table<M> {
+    tree: Tree<M>,
+    directory: Arc<Directory<M>>,
+    /// About so many.
+    keys: u64,
+    /// With fewer keys it does not grow, since there was no room.
+    patient_to: u64,
+    /// Chains that were cleaned since voids came.
+    cleaned: u64,
+}
+
+impl<M: Pmem> fmt::Debug for Table<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Table")
+            .field("buckets", &self.directory.count())
+            .field("tree", &self.tree)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Pmem> Table<M> {
+    /// What a pool for a table is made with. The size of its nodes is odd: no tree's is.
+    #[must_use]
+    pub fn shape() -> Shape {
+        Shape::with_nodes(node_bytes(BUCKET_SLOTS))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pool(&self) -> &Pool<M> {
+        &self.tree.pool
+    }
+
+    /// Opens the table of a pool, or makes an empty one. O(log n), whatever it holds.
+    pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {
+        let bytes = pool.shape().node_bytes;
+        let slots = (SLOTS_MIN..=SLOTS_MAX).rfind(|slots| node_bytes(*slots) == bytes);
+        let slots = slots.ok_or(Error::Entries { entries: bytes })?;
+        let tree = Tree::open_with(pool, ENTRIES_MIN.into())?;
+        let directory = Arc::new(Directory::new(Arc::clone(&tree.shared), slots));
+        let mut table = Self {
+            tree,
+            directory,
+            keys: 0,
+            patient_to: 0,
+            cleaned: 0,
+        };
+        if table.directory.count() == 0 {
+            table.tree.begin()?;
+            table.grow()?;
+            table.commit()?;
+        }
+        table.keys = table.estimate();
+        Ok(table)
+    }
+
+    /// What a thread reads the table with, while this one changes it; none when there are
+    /// [`pando_engine::limits::SESSIONS_MAX`] of them.
+    pub fn reader(&self) -> Option<TableReader<M>> {
+        Some(TableReader {
+            reader: self.tree.reader()?,
+            directory: Arc::clone(&self.directory),
+        })
+    }
+
+    /// The value of a key. Reads a line of fingerprints, one of a slot, and its record.
+    pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        self.look_up(key, self.tree.present())
+    }
+
+    /// The value that a key had at a snapshot.
+    pub fn get_at(&self, at: Snapshot, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        self.look_up(key, self.tree.view(at)?)
+    }
+
+    fn look_up(&self, key: &[u8], view: View) -> Result<Option<&[u8]>, Error> {
+        let record = self.directory.record_of(key, Look::alone(view))?;
+        Ok(record.map(Record::value))
+    }
+
+    /// Shows every key and value, in no order; those of a snapshot, if one is given.
+    pub fn for_each(
+        &self,
+        at: Option<Snapshot>,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), Error> {
+        let view = at.map_or(Ok(self.tree.present()), |at| self.tree.view(at))?;
+        for index in 0..self.directory.count_at(view) {
+            for bucket in self.chain(index, view) {
+                for (_, _, record) in bucket.keys(view) {
+                    let record = self.directory.shared.record_at(record)?;
+                    visit(record.key(), record.value());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything since the last commit durable, as one; the epoch that it is. Nothing
+    /// happens if nothing has changed.
+    pub fn commit(&mut self) -> Result<LogEpoch, Error> {
+        self.tree.commit()
+    }
+
+    /// Keeps this moment, durably. Commits.
+    pub fn retain(&mut self) -> Result<Snapshot, Error> {
+        self.tree.retain()
+    }
+
+    /// The snapshots, oldest first.
+    pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> + '_ {
+        self.tree.snapshots()
+    }
+
+    /// Lets a snapshot go, durably: what it alone saw is used again from now on.
+    pub fn release(&mut self, snapshot: Snapshot) -> Result<(), Error> {
+        self.tree.release(snapshot)
+    }
+
+    /// Makes the present what it was at a snapshot, which stays: O(log n), whatever has happened
+    /// since. Waits until readers have ended their pins.
+    pub fn roll_back(&mut self, snapshot: Snapshot) -> Result<(), Error> {
+        let view = self.tree.view(snapshot)?;
+        let before = self.directory.count();
+        // Whoever is let in again finds the number that goes with the epochs (CL5 closed).
+        self.directory.shared.close();
+        self.directory.set_count(self.directory.count_at(view));
+        let result = self.tree.roll_back(snapshot);
+        if result.is_err() {
+            self.directory.set_count(before);
+            self.directory.shared.reopen();
+            return result;
+        }
+        (self.cleaned, self.patient_to) = (0, 0);
+        self.keys = self.estimate();
+        Ok(())
+    }
+
+    /// Cleans up after crashes and rollbacks: up to `steps` chains, or chunks of the pool. Whether
+    /// more is to be done; the next commit after the last step ends it.
+    pub fn clean(&mut self, steps: usize) -> Result<bool, Error> {
+        if self.tree.pool.voids().is_empty() {
+            self.cleaned = 0;
+            return Ok(false);
+        }
+        let count = self.directory.count();
+        if self.cleaned >= count {
+            // What is void of the table is gone: the tree, and the pool, may forget (CG2 all-views).
+            return self.tree.clean(steps);
+        }
+        let _window = Writes::new(self.tree.pool.memory());
+        let needs = self.tree.needs();
+        for index in self.cleaned..count.min(self.cleaned + steps as u64) {
+            let mut buckets = vec![self.directory.head(index)];
+            while let Some(bucket) = buckets.pop() {
+                buckets.extend(bucket.links_needed(&needs));
+                bucket.clean();
+            }
+            self.cleaned = index + 1;
+        }
+        if self.cleaned >= count {
+            self.directory.clean();
+        }
+        Ok(true)
+    }
+
+    /// Closes the pool in peace: the next opening has nothing to take back.
+    pub fn close(self) -> Result<(), Error> {
+        self.tree.close()
+    }
+
+    /// About how many keys there are, by a look at some chains.
+    fn estimate(&self) -> u64 {
+        let (count, view) = (self.directory.count(), self.tree.present());
+        let step = count.div_ceil(SAMPLED) as usize;
+        let sampled = (0..count).step_by(step);
+        let found = |index| {
+            self.chain(index, view)
+                .map(|bucket| bucket.keys(view).count())
+        };
+        let keys: usize = sampled.clone().flat_map(found).sum();
+        keys as u64 * count / sampled.count() as u64
+    }
+}
+
+/// What a thread reads a table with, while another one changes it. It sees what was put and removed
+/// at once, committed or not.
+pub struct TableReader<M> {
+    reader: Reader<M>,
+    directory: Arc<Directory<M>>,
+}
+
+impl<M: Pmem> fmt::Debug for TableReader<M> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TableReader")
+            .field("reader", &self.reader)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Pmem> TableReader<M> {
+    /// Shows the value of a key to `read`.
+    pub fn get<R>(
+        &mut self,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R, Error> {
+        let _pinned = self.reader.pinned();
+        let record = self.directory.record_of(key, Look::PRESENT)?;
+        Ok(read(record.map(Record::value)))
+    }
+
+    /// Shows the value that a key had at a snapshot; fails if it is released meanwhile.
+    pub fn get_at<R>(
+        &mut self,
+        at: Snapshot,
+        key: &[u8],
+        read: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> Result<R, Error> {
+        let _pinned = self.reader.pinned();
+        let view = self.directory.shared.view_of(at.epoch())?;
+        let record = self.directory.record_of(key, Look::past(view))?;
+        Ok(read(record.map(Record::value)))
+    }
+}
