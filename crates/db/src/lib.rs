@@ -92,8 +92,8 @@ pub use persistence::{
 };
 pub use progress::{KeyWait, Progress, ReplicaWait, Slice, Slices, Wait};
 pub use replication::{
-    Acknowledged, CopyReason, Framer, Joiner, Position, REPLICATION_FORMAT, Replica,
-    ReplicationError, Sent, Source, Told,
+    Acknowledged, CheckStep, CheckWish, CopyReason, Difference, Framer, Joiner, Position,
+    REPLICATION_FORMAT, Replica, ReplicationError, Sent, Source, Told, Verdict,
 };
 pub use role::Refusal;
 pub use session::Session;

@@ -50,6 +50,13 @@ pub(crate) const COPY_SLICE_ENTRIES: usize = 1024;
 /// See [`COPY_SLICE_ENTRIES`].
 pub(crate) const COPY_SLICE_BYTES: usize = 128 * 1024;
 
+/// Digests by which two databases are compared, each of about as many keys; how many that differ
+/// are looked into.
+pub(crate) const CHECK_BUCKETS: usize = 4096;
+
+/// See [`CHECK_BUCKETS`].
+pub(crate) const CHECK_LISTED_MAX: usize = 16;
+
 /// Entries that one slice of a long command (KEYS, KCOUNT, …) looks at before it lets others run.
 pub const SLICE_ENTRIES_MAX: usize = 4096;
 

@@ -28,6 +28,12 @@ pub const REPLICATION_CONFIRM_BYTES: u64 = REPLICATION_WINDOW_BYTES / 8;
 /// How often each end of a link says that it is there.
 pub const REPLICATION_BEAT: Duration = Duration::from_secs(1);
 
+/// Most buckets that a replica may ask for in a check.
+pub const CHECK_LIST_MAX: usize = 64;
+
+/// How long a link waits for its own disk before it looks at its socket again.
+pub const REPLICATION_DISK_PAUSE: Duration = Duration::from_millis(1);
+
 /// How long a feed waits for something to send: while there has been something, and else.
 pub const REPLICATION_PAUSE: Duration = Duration::from_millis(5);
 /// See [`REPLICATION_PAUSE`].

@@ -145,7 +145,7 @@ pub(crate) fn put_value(out: &mut impl Sink, value: ValueRef<'_>) {
 
 /// Which columns of a value are not written, since the value is built without them: those of the
 /// second order of a sorted set that has both.
-pub(super) fn columns_that_follow(body: BodyRef<'_>) -> impl Fn(&[u8]) -> bool {
+pub(crate) fn columns_that_follow(body: BodyRef<'_>) -> impl Fn(&[u8]) -> bool {
     let set = match body {
         BodyRef::Row(RowTag::SortedSet, row) => Some(SortedRef::new(row)),
         _ => None,

@@ -8,6 +8,9 @@
 //! | 4 | epoch | history (16), epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
 //! | 5 | beat | position, offset, wall clock in ms |
 //! | 6 | take over | position |
+//! | 7 | check | position |
+//! | 8 | digests | number of keys, number of digests, each of them (8 bytes); none: the check is given up |
+//! | 9 | listing | of each entry: database, key (a string), digest (8 bytes) |
 //!
 //! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
 //! ahead; 8: the replica is to take these trees, since it knows others. Its history and position
@@ -16,6 +19,7 @@
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
+use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{LogEpoch, TreeId};
 
 use super::ReplicationError;
@@ -32,6 +36,9 @@ const DONE: u8 = 3;
 const EPOCH: u8 = 4;
 const BEAT: u8 = 5;
 const TAKE_OVER: u8 = 6;
+const CHECK: u8 = 7;
+const DIGESTS: u8 = 8;
+const LISTING: u8 = 9;
 
 /// What follows a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +115,22 @@ pub(super) enum Message<'a> {
     TakeOver {
         position: LogEpoch,
     },
+    Check {
+        position: LogEpoch,
+    },
+    Digests {
+        keys: u64,
+        digests: Vec<u64>,
+    },
+    Listing(Vec<Listed>),
+}
+
+/// A key of one of the databases, and the digest of its value with it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Listed {
+    pub(super) database: u64,
+    pub(super) key: Vec<u8>,
+    pub(super) digest: u64,
 }
 
 impl Hello {
@@ -200,6 +223,56 @@ pub(super) fn put_take_over(out: &mut Vec<u8>, position: LogEpoch) {
     out.number(position.0);
 }
 
+pub(super) fn put_check(out: &mut Vec<u8>, position: LogEpoch) {
+    out.put(&[CHECK]);
+    out.number(position.0);
+}
+
+pub(super) fn put_digests(out: &mut Vec<u8>, keys: u64, digests: &[u64]) {
+    out.put(&[DIGESTS]);
+    out.number(keys);
+    out.number(digests.len() as u64);
+    for digest in digests {
+        out.put(&digest.to_le_bytes());
+    }
+}
+
+pub(super) fn put_listing(out: &mut Vec<u8>, entries: &[Listed]) {
+    out.put(&[LISTING]);
+    for Listed {
+        database,
+        key,
+        digest,
+    } in entries
+    {
+        out.number(*database);
+        out.string(key);
+        out.put(&digest.to_le_bytes());
+    }
+}
+
+fn take_digests(input: &mut Input<'_>) -> Result<Message<'static>, Malformed> {
+    let keys = input.number()?;
+    let count = input.length(limits::CHECK_BUCKETS)?;
+    let digests = (0..count).map(|_| input.fixed());
+    Ok(Message::Digests {
+        keys,
+        digests: digests.collect::<Result<_, _>>()?,
+    })
+}
+
+fn take_listing(input: &mut Input<'_>) -> Result<Message<'static>, Malformed> {
+    let mut entries = Vec::new();
+    while !input.is_empty() {
+        entries.push(Listed {
+            database: input.number()?,
+            key: input.string(KEY_BYTES_MAX)?.to_vec(),
+            digest: input.fixed()?,
+        });
+    }
+    Ok(Message::Listing(entries))
+}
+
 fn take_history(input: &mut Input<'_>) -> Result<u128, Malformed> {
     let bytes = input.take(16)?.try_into();
     Ok(u128::from_le_bytes(bytes.expect("sixteen bytes")))
@@ -238,6 +311,11 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
         TAKE_OVER => Message::TakeOver {
             position: LogEpoch(input.number()?),
         },
+        CHECK => Message::Check {
+            position: LogEpoch(input.number()?),
+        },
+        DIGESTS => take_digests(&mut input)?,
+        LISTING => take_listing(&mut input)?,
         _ => return Ok(malformed("a message of an unknown kind")?),
     };
     if input.is_empty() {
@@ -278,7 +356,7 @@ mod tests {
             offset: 99,
             groups: b"groups",
         };
-        let mut written = [(); 6].map(|()| Vec::new());
+        let mut written = [(); 9].map(|()| Vec::new());
         hello.put(&mut written[0]);
         put_entries_head(&mut written[1], TreeId(900));
         put_done(&mut written[2], LogEpoch(300));
@@ -299,6 +377,22 @@ mod tests {
         };
         put_take_over(&mut written[5], position);
         assert_eq!(take(&written[5]).unwrap(), Message::TakeOver { position });
+        put_check(&mut written[6], position);
+        assert_eq!(take(&written[6]).unwrap(), Message::Check { position });
+        put_digests(&mut written[7], 3, &[1, u64::MAX]);
+        let digests = vec![1, u64::MAX];
+        let keys = 3;
+        assert_eq!(
+            take(&written[7]).unwrap(),
+            Message::Digests { keys, digests }
+        );
+        let listed = vec![Listed {
+            database: 2,
+            key: b"key".to_vec(),
+            digest: 9,
+        }];
+        put_listing(&mut written[8], &listed);
+        assert_eq!(take(&written[8]).unwrap(), Message::Listing(listed));
         for message in &written {
             for end in 0..message.len() {
                 fuzz(&message[..end]);
@@ -318,7 +412,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
             if let Some(kind) = bytes.first_mut() {
-                *kind %= 7;
+                *kind %= 10;
             }
             fuzz(&bytes);
         }

@@ -32,6 +32,7 @@
 //! | `scan` | its trees, slice by slice |
 //! | `replica` | the following side |
 //! | `loading` | a full copy on its way in |
+//! | `check` | whether both have the same |
 //!
 //! Invariants:
 //! - **FW1 one-history** A history names what happens to the data of one database from one opening
@@ -57,6 +58,7 @@
 //! Deliberately absent: sockets, roles, who follows whom (the server). Histories of a database
 //! without a log of files end with its process.
 
+mod check;
 mod frames;
 mod loading;
 pub(crate) mod message;
@@ -74,6 +76,7 @@ use pando_engine::{LogEpoch, SessionLimit};
 use pando_sync::lock;
 use thiserror::Error;
 
+pub use check::{CheckStep, CheckWish, Difference, Verdict};
 pub use frames::{Framer, Joiner};
 pub use message::REPLICATION_FORMAT;
 pub use replica::{Acknowledged, Replica, Told};
@@ -229,6 +232,15 @@ impl Database {
     #[must_use]
     pub fn is_followed(&self) -> bool {
         self.acknowledgement.ring().is_on()
+    }
+
+    /// Waits until more is durable, for this long at most; the caller has asked for it
+    /// ([`Database::want_durable`]).
+    pub fn wait_for_durable(&self, limit: std::time::Duration) {
+        match &self.durable {
+            Some(durable) => durable.wait_for_durable(limit),
+            None => std::thread::sleep(limit),
+        }
     }
 
     /// The last epoch that was closed.

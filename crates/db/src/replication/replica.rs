@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use pando_engine::{Decision, LogEpoch, SessionLimit, TreeId};
 use pando_sync::lock;
 
+use super::check::{CheckStep, Checking, Verdict};
 use super::loading::{Loading, joined};
 use super::message::{self, Begins, EpochSent, Hello, Message};
 use super::{Position, ReplicationError};
@@ -74,6 +75,9 @@ pub struct Replica {
     durable: LogEpoch,
     /// The newest wall clock and offset there that it has been told, and its own offset.
     told: Told,
+    /// A check that runs, and how the last one went.
+    checking: Option<Checking>,
+    verdict: Option<Verdict>,
 }
 
 /// What a replica knows of how far its source is.
@@ -119,6 +123,8 @@ impl Replica {
             awaited: VecDeque::new(),
             durable: LogEpoch::NONE,
             told: Told::default(),
+            checking: None,
+            verdict: None,
         })
     }
 
@@ -184,9 +190,47 @@ impl Replica {
         if self.is_loading() {
             self.give_up();
         }
+        self.end_check(Some(Verdict::Failed("the link has ended")));
+    }
+
+    /// How the last check went, or goes.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// The next step of a check, if one runs.
+    pub fn check(&mut self) -> CheckStep {
+        let Some(checking) = &mut self.checking else {
+            return CheckStep::Idle;
+        };
+        let step = checking.next(&mut self.session);
+        if let Some(verdict) = checking.verdict() {
+            self.end_check(Some(verdict));
+        }
+        step
+    }
+
+    fn end_check(&mut self, verdict: Option<Verdict>) {
+        if let Some(checking) = self.checking.take() {
+            checking.end(&mut self.session);
+            self.verdict = verdict;
+        }
+    }
+
+    fn begin_check(&mut self, position: LogEpoch) {
+        self.end_check(None);
+        match Checking::begin(&mut self.session, position) {
+            Ok(checking) => {
+                self.checking = Some(checking);
+                self.verdict = Some(Verdict::Running);
+            }
+            Err(_) => self.verdict = Some(Verdict::Failed("no snapshot can be made here")),
+        }
     }
 
     fn give_up(&mut self) {
+        self.end_check(Some(Verdict::Failed("this server takes a full copy")));
         if let State::Loading(loading) = std::mem::replace(&mut self.state, State::Nothing) {
             loading.give_up(self.session.database());
             self.mark_loading(false);
@@ -235,6 +279,23 @@ impl Replica {
                 self.takes_over = true;
                 Ok(())
             }
+            (Message::Check { position }, State::Following) if position == self.at => {
+                self.begin_check(position);
+                Ok(())
+            }
+            (Message::Digests { keys, digests }, _) => {
+                if let Some(checking) = &mut self.checking {
+                    checking.take_digests(keys, digests);
+                }
+                Ok(())
+            }
+            (Message::Listing(entries), _) => {
+                if let Some(checking) = &mut self.checking {
+                    checking.take_listing(entries);
+                }
+                Ok(())
+            }
+            (Message::Check { .. }, _) => Err(ReplicationError::OutOfTurn("a check")),
             (Message::TakeOver { .. }, _) => Err(ReplicationError::OutOfTurn("to take over")),
             (Message::Entries { .. }, _) => Err(ReplicationError::OutOfTurn("entries")),
             (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),

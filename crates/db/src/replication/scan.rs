@@ -1,4 +1,5 @@
-//! The trees of a followed database, slice by slice, for a full copy.
+//! The trees of a database, slice by slice: at present, for a full copy, or in a snapshot, for a
+//! check.
 //!
 //! A slice is taken in one turn, so nobody waits for more than a slice, and nothing of a tree is
 //! kept between two.
@@ -13,6 +14,49 @@ use crate::durable::{record, value};
 use crate::limits;
 use crate::session::Session;
 use crate::store::{Listing, StoreSession};
+use crate::view::Moment;
+
+/// What takes the entries of trees.
+pub(super) trait Takes {
+    /// Those of this tree follow.
+    fn begin(&mut self, tree: TreeId);
+
+    fn take(&mut self, key: &[u8], value: ValueRef<'_>);
+
+    /// Whether it has taken enough for one turn.
+    fn is_full(&self) -> bool;
+}
+
+/// A message of entries.
+#[derive(Debug)]
+pub(super) struct Entries<'o>(pub(super) &'o mut Vec<u8>);
+
+impl Takes for Entries<'_> {
+    fn begin(&mut self, tree: TreeId) {
+        put_entries_head(self.0, tree);
+    }
+
+    fn take(&mut self, key: &[u8], value: ValueRef<'_>) {
+        self.0.string(key);
+        self.0.put(&value.version.to_bits().to_le_bytes());
+        value::put_value(self.0, value);
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.len() >= limits::COPY_SLICE_BYTES
+    }
+}
+
+/// How a slice went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scanned {
+    /// Something was taken, and there may be more.
+    Some,
+    /// All was taken before.
+    All,
+    /// The snapshot was dropped.
+    Gone,
+}
 
 /// Where a scan goes on.
 #[derive(Clone, Debug)]
@@ -28,56 +72,63 @@ enum Place {
 pub(super) struct Scan {
     trees: std::vec::IntoIter<TreeId>,
     present: Option<(TreeId, Place)>,
+    past: Option<Moment>,
 }
 
 /// What one turn has taken.
-struct Slice<'o> {
-    out: &'o mut Vec<u8>,
+struct Slice<'o, T> {
+    takes: &'o mut T,
+    past: Option<Moment>,
     steps: usize,
     large: Vec<(Vec<u8>, ValueVersion, NewValue<'static>)>,
 }
 
 impl Scan {
-    pub(super) fn of(trees: Vec<TreeId>) -> Self {
+    /// Of trees as they are, or as they were in a snapshot.
+    pub(super) fn of(trees: Vec<TreeId>, past: Option<Moment>) -> Self {
         Self {
             trees: trees.into_iter(),
             present: None,
+            past,
         }
     }
 
-    /// Writes a message with the next entries; `false`: all were sent.
-    pub(super) fn next(&mut self, session: &mut Session, out: &mut Vec<u8>) -> bool {
+    /// Gives the next entries to `takes`.
+    pub(super) fn next(&mut self, session: &mut Session, takes: &mut impl Takes) -> Scanned {
         let start = Place::Key(Bound::Unbounded);
         let present = self.present.take();
         let present = present.or_else(|| self.trees.next().map(|tree| (tree, start)));
         let Some((tree, place)) = present else {
-            return false;
+            return Scanned::All;
         };
-        put_entries_head(out, tree);
+        let mut turn = session.turn();
+        let snapshots = &turn.database().snapshots;
+        let seen = &mut turn.session_mut().snapshots;
+        if self
+            .past
+            .is_some_and(|moment| seen.at(snapshots, moment).is_err())
+        {
+            return Scanned::Gone;
+        }
+        takes.begin(tree);
         let mut slice = Slice {
-            out,
+            takes,
+            past: self.past,
             steps: 0,
             large: Vec::new(),
         };
-        let mut turn = session.turn();
         let next = slice.take(&mut turn.session_mut().store, tree, &place);
         drop(turn);
-        let Slice { out, large, .. } = slice;
+        let Slice { takes, large, .. } = slice;
         for (key, version, value) in large {
-            put_entry(out, &key, value.view(version));
+            takes.take(&key, value.view(version));
         }
         self.present = next.map(|place| (tree, place));
-        true
+        Scanned::Some
     }
 }
 
-fn put_entry(out: &mut Vec<u8>, key: &[u8], value: ValueRef<'_>) {
-    out.string(key);
-    out.put(&value.version.to_bits().to_le_bytes());
-    value::put_value(out, value);
-}
-
-impl Slice<'_> {
+impl<T: Takes> Slice<'_, T> {
     fn take(&mut self, store: &mut StoreSession, tree: TreeId, place: &Place) -> Option<Place> {
         match store.listing() {
             Listing::Ordered(mut session) => {
@@ -86,14 +137,21 @@ impl Slice<'_> {
                 };
                 let from = from.as_ref().map(Vec::as_slice);
                 let mut last = None;
-                session.scan_all(tree, from, Direction::Forward, |key, value| {
+                let past = self.past;
+                let visit = |key: &[u8], value: Option<ValueRef<'_>>| {
                     self.visit(key, value);
                     if self.is_full() {
                         last = Some(key.to_vec());
                         return ControlFlow::Break(());
                     }
                     ControlFlow::Continue(())
-                });
+                };
+                match past {
+                    None => session.scan_all(tree, from, Direction::Forward, visit),
+                    Some(Moment { snapshot, .. }) => {
+                        session.scan_all_at(snapshot, tree, from, Direction::Forward, visit);
+                    }
+                }
                 last.map(|last| Place::Key(Bound::Excluded(last)))
             }
             Listing::Walking(mut session) => {
@@ -101,9 +159,13 @@ impl Slice<'_> {
                     Place::Cursor(cursor) => *cursor,
                     Place::Key(_) => 0,
                 };
+                let past = self.past;
                 loop {
                     let visit = |key: &[u8], value: ValueRef<'_>| self.visit(key, Some(value));
-                    cursor = session.walk(tree, cursor, visit);
+                    cursor = match past {
+                        None => session.walk(tree, cursor, visit),
+                        Some(moment) => session.walk_at(moment.snapshot, tree, cursor, visit),
+                    };
                     if cursor == 0 {
                         return None;
                     }
@@ -117,16 +179,14 @@ impl Slice<'_> {
     }
 
     fn is_full(&self) -> bool {
-        self.steps >= limits::COPY_SLICE_ENTRIES
-            || self.out.len() >= limits::COPY_SLICE_BYTES
-            || !self.large.is_empty()
+        self.steps >= limits::COPY_SLICE_ENTRIES || self.takes.is_full() || !self.large.is_empty()
     }
 
     fn visit(&mut self, key: &[u8], value: Option<ValueRef<'_>>) {
         self.steps += 1;
         match value {
-            Some(value) if record::is_small(value) => put_entry(self.out, key, value),
-            // It is encoded behind the turn.
+            Some(value) if record::is_small(value) => self.takes.take(key, value),
+            // It is taken behind the turn.
             Some(value) => {
                 let image = (key.to_vec(), value.version, value.hand_over());
                 self.large.push(image);

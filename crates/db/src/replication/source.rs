@@ -21,9 +21,10 @@ use pando_engine::{LogEpoch, SessionLimit, TreeId};
 use pando_sync::lock;
 
 use super::Position;
+use super::check::{CheckWish, Checked};
 use super::message::{Begins, EpochSent, Hello, put_beat, put_done, put_epoch, put_take_over};
 use super::resume::{self, CopyReason, Start};
-use super::scan::Scan;
+use super::scan::{Entries, Scan, Scanned};
 use crate::database::Database;
 use crate::session::Session;
 
@@ -32,6 +33,8 @@ use crate::session::Session;
 pub enum Sent {
     /// A message.
     Message,
+    /// Nothing, but there is more to do: a check goes on.
+    Worked,
     /// Nothing: the replica has been sent everything that it may see.
     Nothing,
     /// Nothing: what the replica needs next is no longer kept. It must ask anew.
@@ -69,6 +72,8 @@ pub struct Source {
     filed: Option<FiledEpochs>,
     /// The last epoch that was sent, or where the stream began.
     cursor: LogEpoch,
+    /// A check of the replica (CK1 same-moment).
+    checked: Option<Checked>,
 }
 
 impl Source {
@@ -97,6 +102,7 @@ impl Source {
             first: start.first,
             filed: start.filed,
             cursor: start.cursor,
+            checked: None,
         })
     }
 
@@ -137,7 +143,7 @@ impl Source {
                 Stage::Copy { scan, entries_next } => {
                     if std::mem::replace(entries_next, true) {
                         *entries_next = false;
-                        if scan.next(&mut self.session, out) {
+                        if scan.next(&mut self.session, &mut Entries(out)) == Scanned::Some {
                             return Sent::Message;
                         }
                         let until = self.session.database().epochs.current();
@@ -162,7 +168,7 @@ impl Source {
                         sent => return sent,
                     }
                 }
-                Stage::Follow => return self.next_epoch(out),
+                Stage::Follow => return self.follow(out),
             }
         }
     }
@@ -194,12 +200,57 @@ impl Source {
         hello.put(out);
         self.stage = if begins.copies() {
             Stage::Copy {
-                scan: Scan::of(trees),
+                scan: Scan::of(trees, None),
                 entries_next: true,
             }
         } else {
             Stage::Follow
         };
+    }
+
+    /// The replica asks for a check, or says what it needs of the one that runs.
+    pub fn check(&mut self, wish: CheckWish) {
+        match wish {
+            CheckWish::Begin => {
+                self.end_check();
+                self.checked = Some(Checked::begin(&mut self.session));
+            }
+            CheckWish::List(buckets) => match &mut self.checked {
+                Some(checked) if !buckets.is_empty() => checked.list(&buckets),
+                _ => self.end_check(),
+            },
+        }
+    }
+
+    fn end_check(&mut self) {
+        if let Some(checked) = self.checked.take() {
+            checked.end(&mut self.session);
+        }
+    }
+
+    /// The next epoch, or the next step of a check.
+    fn follow(&mut self, out: &mut Vec<u8>) -> Sent {
+        let mut works = false;
+        if let Some(checked) = &mut self.checked {
+            let database = self.session.database();
+            // In this order: what was closed by then is in the ring.
+            let is_there = database.followable() >= checked.epoch();
+            let ring = database.acknowledgement.ring();
+            let has_all = is_there
+                && self.filed.is_none()
+                && self.first.is_none()
+                && ring.next(self.cursor, checked.epoch()) == Next::Nothing;
+            #[cfg(test)]
+            let has_all = has_all || super::tests::is(super::tests::Fault::CheckedEarly);
+            works = checked.next(&mut self.session, has_all.then_some(self.cursor), out);
+            if !out.is_empty() {
+                return Sent::Message;
+            }
+        }
+        match self.next_epoch(out) {
+            Sent::Nothing if works => Sent::Worked,
+            sent => sent,
+        }
     }
 
     fn next_epoch(&mut self, out: &mut Vec<u8>) -> Sent {
@@ -286,20 +337,23 @@ impl Source {
         if newest > database.followable() {
             // Closed, and not durable.
             if !database.want_durable(newest) {
-                match &database.durable {
-                    Some(durable) => durable.wait_for_durable(limit),
-                    None => std::thread::sleep(limit),
-                }
+                database.wait_for_durable(limit);
             }
         } else if newest == self.cursor {
-            let settles = match self.stage {
-                Stage::Settle { until } => database.followable() < until,
-                _ => false,
+            let until = match self.stage {
+                Stage::Settle { until } => Some(until),
+                _ => self.checked.as_ref().and_then(Checked::awaits),
             };
-            if settles || ring.has_open() {
+            if until.is_some_and(|until| database.followable() < until) || ring.has_open() {
                 database.press();
             }
         }
         self.session.tidy();
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.end_check();
     }
 }

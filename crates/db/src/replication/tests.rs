@@ -4,6 +4,7 @@
 //! values and deadlines, in every database. In between, a reader of the replica sees what one
 //! transaction wrote as a whole. Each fault that is planted must be noticed by one of the two.
 
+mod check;
 mod disks;
 mod resume;
 
@@ -34,6 +35,8 @@ pub(super) enum Fault {
     CopyPassed,
     /// A replica that goes on within an epoch gets all of it.
     GroupsRepeated,
+    /// A source says that its snapshot is there before it has sent all of it.
+    CheckedEarly,
 }
 
 thread_local! {
@@ -149,6 +152,7 @@ impl Pair {
         let mut message = Vec::new();
         match source.next(&mut message) {
             Sent::Message => self.wire.push_back(message),
+            Sent::Worked => {}
             Sent::Nothing => return false,
             Sent::Gone => self.cut(),
         }

@@ -80,13 +80,21 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
     ) -> Result<(), CommandError> {
         let wanted = wanted(request)?;
-        let created = self.database.freeze(self.session, &wanted);
-        // The epoch may have ended: the command belongs to the one that has begun.
-        self.whole_since = Some(self.database.epochs.current());
-        let created = created?;
+        let created = self.freeze(&wanted)?;
         self.session.observe(created.epoch());
         write_entry(&created, reply);
         Ok(())
+    }
+
+    /// Makes a snapshot. The turn holds all gates, and has written nothing.
+    pub(crate) fn freeze(
+        &mut self,
+        wanted: &Wanted<'_>,
+    ) -> Result<Arc<NamedSnapshot>, CommandError> {
+        let created = self.database.freeze(self.session, wanted);
+        // The epoch may have ended: the command belongs to the one that has begun.
+        self.whole_since = Some(self.database.epochs.current());
+        created
     }
 
     fn roll_back(

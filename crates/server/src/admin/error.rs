@@ -115,6 +115,12 @@ pub(crate) enum AdminError {
     ReplicationFormat,
     #[error("ERR a server cannot follow itself, nor one that follows it")]
     ReplicationCycle,
+    #[error("ERR this server follows no other: ask a replica")]
+    NotAReplica,
+    #[error("ERR a check runs already")]
+    CheckRuns,
+    #[error("ERR the link to the primary is down")]
+    LinkDown,
     #[error("ERR this server has as many replicas as it can feed; follow one of them")]
     TooManyReplicas,
     #[error("ERR PREPLICATE ACK is what replicas say, and this connection is none")]

@@ -118,6 +118,7 @@ pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Hand
         HostCommand::Module => scripting::module(call),
         HostCommand::Monitor => client::monitor(call),
         HostCommand::Preplicate => replication::preplicate(call),
+        HostCommand::Replica => replication::replica(call),
         HostCommand::Replicaof | HostCommand::Slaveof => replication::replicaof(call),
         HostCommand::Role => replication::role(call),
         HostCommand::Shutdown => persistence::shutdown(call),

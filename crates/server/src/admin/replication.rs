@@ -1,9 +1,10 @@
-//! ROLE REPLICAOF SLAVEOF PREPLICATE WAIT WAITAOF: this server's part in replication.
+//! ROLE REPLICA REPLICAOF SLAVEOF PREPLICATE WAIT WAITAOF: this server's part in replication.
 
 use std::time::Duration;
 
 use pando_db::{
-    CommandError, LogEpoch, Milliseconds, Position, Progress, REPLICATION_FORMAT, ReplicaWait, Wait,
+    CheckWish, CommandError, LogEpoch, Milliseconds, Position, Progress, REPLICATION_FORMAT,
+    ReplicaWait, Verdict, Wait,
 };
 use pando_protocol::number;
 
@@ -135,6 +136,9 @@ pub(super) fn preplicate(call: &mut Call<'_, '_, '_>) -> Handled {
     if request.is(1, "ACK") && request.len() == 6 {
         return confirm(call);
     }
+    if request.is(1, "CHECK") {
+        return check(call);
+    }
     let lengths = [6, 8];
     if !(request.is(1, "BEGIN") && lengths.contains(&request.len())) {
         return Err(AdminError::wrong_subcommand("PREPLICATE", request.arg(1)));
@@ -175,6 +179,84 @@ pub(super) fn preplicate(call: &mut Call<'_, '_, '_>) -> Handled {
     })?;
     call.record.set_flag(ClientFlag::Replica, true);
     call.reply.simple(&format!("OK {}", above.join(" ")));
+    Ok(Progress::Done)
+}
+
+/// PREPLICATE CHECK BEGIN, or LIST and numbers.
+fn check(call: &mut Call<'_, '_, '_>) -> Handled {
+    let request = call.request;
+    let numbers = (3..request.len()).map(|index| {
+        let number = number::parse_i64(request.arg(index));
+        number.and_then(|number| u32::try_from(number).ok())
+    });
+    let numbers: Option<Vec<u32>> = numbers.take(limits::CHECK_LIST_MAX).collect();
+    let wish = match numbers {
+        Some(none) if request.is(2, "BEGIN") && none.is_empty() => CheckWish::Begin,
+        Some(buckets) if request.is(2, "LIST") => CheckWish::List(buckets),
+        _ => return Err(CommandError::Syntax.into()),
+    };
+    if !call.shared.replication.wish(call.record.id(), wish) {
+        return Err(AdminError::NoReplica);
+    }
+    Ok(Progress::Done)
+}
+
+const HELP: &[&str] = &[
+    "CHECK",
+    "    Begin to compare this replica with its primary.",
+    "STATUS",
+    "    Tell how that went, or goes: its state, and the first key that differs.",
+];
+
+/// REPLICA CHECK and STATUS.
+pub(super) fn replica(call: &mut Call<'_, '_, '_>) -> Handled {
+    let replication = &call.shared.replication;
+    if call.request.is(1, "HELP") {
+        return call.help("REPLICA", HELP);
+    }
+    let Some((_, link)) = replication.link() else {
+        return Err(AdminError::NotAReplica);
+    };
+    if call.request.is(1, "CHECK") {
+        if link.check == Some(Verdict::Running) {
+            return Err(AdminError::CheckRuns);
+        }
+        return if replication.check() {
+            call.ok()
+        } else {
+            Err(AdminError::LinkDown)
+        };
+    }
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned().into_bytes();
+    let mut fields: Vec<(&str, Vec<u8>)> = Vec::new();
+    let state = match link.check {
+        None => "none",
+        Some(Verdict::Running) => "running",
+        Some(Verdict::Same { keys, epoch }) => {
+            fields.push(("keys", keys.to_string().into()));
+            fields.push(("epoch", epoch.to_string().into()));
+            "same"
+        }
+        Some(Verdict::Differs(difference)) => {
+            fields.push(("database", difference.database.to_string().into()));
+            fields.push(("key", difference.key));
+            fields.push(("primary-has", yes(difference.present.0)));
+            fields.push(("replica-has", yes(difference.present.1)));
+            fields.push(("epoch", difference.epoch.to_string().into()));
+            "differs"
+        }
+        Some(Verdict::Failed(reason)) => {
+            fields.push(("reason", reason.into()));
+            "failed"
+        }
+    };
+    call.reply.map(fields.len() + 1);
+    call.reply.bulk("state");
+    call.reply.bulk(state);
+    for (name, value) in fields {
+        call.reply.bulk(name);
+        call.reply.bulk(value);
+    }
     Ok(Progress::Done)
 }
 

@@ -78,10 +78,11 @@ impl Feed<'_> {
             message.clear();
             match source.next(&mut message) {
                 Sent::Message => busy = Instant::now(),
-                Sent::Nothing if beat.elapsed() >= limits::REPLICATION_BEAT => {
+                Sent::Nothing | Sent::Worked if beat.elapsed() >= limits::REPLICATION_BEAT => {
                     source.beat(&mut message);
                     beat = Instant::now();
                 }
+                Sent::Worked => {}
                 Sent::Nothing => {
                     let pause = if busy.elapsed() < limits::REPLICATION_BEAT {
                         limits::REPLICATION_PAUSE
@@ -108,7 +109,11 @@ impl Feed<'_> {
             }
             let silent = progress.heard.elapsed();
             let hands_over = std::mem::take(&mut progress.hands_over);
+            let wish = progress.wish.take();
             drop(progress);
+            if let Some(wish) = wish {
+                source.check(wish);
+            }
             if silent > self.timeout() {
                 return Some("a replica is silent for longer than repl-timeout".to_owned());
             }

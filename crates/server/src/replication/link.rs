@@ -15,7 +15,9 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pando_db::{Acknowledged, Joiner, REPLICATION_FORMAT, Replica, Told};
+use pando_db::{
+    Acknowledged, CheckStep, CheckWish, Joiner, REPLICATION_FORMAT, Replica, Told, Verdict,
+};
 use tracing::{info, warn};
 
 use super::Replication;
@@ -52,6 +54,8 @@ pub(crate) struct LinkStatus {
     pub(crate) copies: u64,
     /// Why the last attempt ended.
     pub(crate) error: Option<String>,
+    /// How the last check went, or goes.
+    pub(crate) check: Option<Verdict>,
 }
 
 /// One attempt: a connection to one target.
@@ -103,6 +107,10 @@ pub(super) fn run(replication: &Replication, shared: &Arc<Shared>) {
         replica.cut_off();
         let mut state = lock(&replication.state);
         state.socket = None;
+        state.wants_check = false;
+        if state.link.check == Some(Verdict::Running) {
+            state.link.check = Some(Verdict::Failed("the link has ended"));
+        }
         if state.changes != change || state.stop {
             continue;
         }
@@ -274,11 +282,61 @@ impl Link<'_> {
         }
     }
 
+    /// The next step of a check; returns whether there is more to do at once.
+    fn check(&mut self) -> Result<bool, String> {
+        let begins = std::mem::take(&mut lock(&self.replication.state).wants_check);
+        let step = if begins {
+            CheckStep::Ask(CheckWish::Begin)
+        } else {
+            self.replica.check()
+        };
+        let wish = match step {
+            CheckStep::Idle => return Ok(false),
+            CheckStep::Worked => return Ok(true),
+            CheckStep::Ask(wish) => wish,
+        };
+        if !begins {
+            self.judge_check();
+        }
+        let buckets = match wish {
+            CheckWish::Begin => None,
+            CheckWish::List(buckets) => Some(buckets),
+        };
+        let mut words: Vec<String> = ["PREPLICATE", "CHECK"].map(str::to_owned).into();
+        words.push(if begins { "BEGIN" } else { "LIST" }.to_owned());
+        words.extend(buckets.iter().flatten().map(u32::to_string));
+        let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+        self.write(&request(&words))?;
+        Ok(true)
+    }
+
+    /// Tells how the check goes.
+    fn judge_check(&self) {
+        let verdict = self.replica.verdict().cloned();
+        if let Some(Verdict::Differs(difference)) = &verdict {
+            let key = String::from_utf8_lossy(&difference.key);
+            warn!(database = difference.database, %key, "this replica differs from its primary");
+        }
+        lock(&self.replication.state).link.check = verdict;
+    }
+
     /// Reads what has arrived, waiting for at most `limit`; returns whether anything has.
     fn read(&mut self, limit: Duration) -> Result<bool, String> {
-        self.socket
-            .set_read_timeout(Some(limit))
-            .map_err(|error| broken(&error))?;
+        let waits = !limit.is_zero();
+        let set = self.socket.set_nonblocking(!waits);
+        let set = set.and_then(|()| {
+            let limit = waits.then_some(limit);
+            limit.map_or(Ok(()), |limit| self.socket.set_read_timeout(Some(limit)))
+        });
+        let read = set
+            .map_err(|error| broken(&error))
+            .and_then(|()| self.read_some());
+        let reset = self.socket.set_nonblocking(false);
+        reset.map_err(|error| broken(&error))?;
+        read
+    }
+
+    fn read_some(&mut self) -> Result<bool, String> {
         let start = self.input.len();
         self.input.resize(start + limits::REPLICATION_READ_BYTES, 0);
         let read = self.socket.read(&mut self.input[start..]);
@@ -311,12 +369,19 @@ impl Link<'_> {
                 }
             }
             let awaits = self.confirm_if_due()?;
-            let limit = if awaits {
-                limits::REPLICATION_PAUSE
+            let works = self.check()?;
+            let limit = if awaits || works {
+                Duration::ZERO
             } else {
                 limits::REPLICATION_BEAT / 4
             };
-            if self.read(limit)? {
+            let read = self.read(limit)?;
+            if !read && awaits && !works {
+                // The primary's clients may wait for this disk.
+                let database = &self.shared.database;
+                database.wait_for_durable(limits::REPLICATION_DISK_PAUSE);
+            }
+            if read {
                 heard = Instant::now();
             } else if heard.elapsed().as_secs() > self.shared.settings.replication_timeout_s() {
                 return Err("the primary is silent for longer than repl-timeout".to_owned());

@@ -6,6 +6,7 @@
 //! PREPLICATE BEGIN <format> <run id> <port> <keeps a log: 0|1> [<history> <epoch>]
 //!     +OK <run id> <run id of the server above> …           then bulk strings, each a frame
 //! PREPLICATE ACK <bytes> <applied> <durable> <offset>        at least once a second, no reply
+//! PREPLICATE CHECK BEGIN | LIST [<bucket> …]                 a check and what it needs, no reply
 //! ```
 //!
 //! The frames are `pando_db`'s. A thread for each replica (`feed`) makes them and sends them
@@ -45,7 +46,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{Database, LogEpoch, Position, Refusal, SessionLimit};
+use pando_db::{CheckWish, Database, LogEpoch, Position, Refusal, SessionLimit, Verdict};
 use tracing::info;
 
 use crate::config::Target;
@@ -70,7 +71,7 @@ pub(crate) struct Follower {
 }
 
 /// How far a follower is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Progress {
     /// Bytes of frames.
     sent: u64,
@@ -83,6 +84,8 @@ pub(crate) struct Progress {
     pub(crate) copying: bool,
     /// The feed is to say that it takes over.
     hands_over: bool,
+    /// What it asks for of a check.
+    wish: Option<CheckWish>,
     gone: bool,
 }
 
@@ -128,6 +131,8 @@ struct State {
     /// The run ids of the servers above this one, nearest first.
     above: Vec<String>,
     link: LinkStatus,
+    /// The link is to begin a check.
+    wants_check: bool,
     /// The link's socket, to be closed when the target changes.
     socket: Option<TcpStream>,
     /// What the thread `replication` is to do.
@@ -152,7 +157,7 @@ pub(crate) struct Replication {
 
 impl Follower {
     pub(crate) fn progress(&self) -> Progress {
-        *lock(&self.progress)
+        lock(&self.progress).clone()
     }
 
     fn has(&self, epoch: LogEpoch, on_disk: bool) -> bool {
@@ -266,6 +271,7 @@ impl Replication {
                 heard: Instant::now(),
                 copying: true,
                 hands_over: false,
+                wish: None,
                 gone: false,
             }),
             changed: Condvar::new(),
@@ -293,6 +299,27 @@ impl Replication {
         drop(progress);
         follower.changed.notify_all();
         true
+    }
+
+    /// A replica asks for a check, or for more of one; `false`: this client is none.
+    pub(crate) fn wish(&self, client: u64, wish: CheckWish) -> bool {
+        let followers = self.followers();
+        let follower = followers.iter().find(|one| one.client == client);
+        if let Some(follower) = follower {
+            lock(&follower.progress).wish = Some(wish);
+        }
+        follower.is_some()
+    }
+
+    /// Asks the link for a check; `false`: it is not up.
+    pub(crate) fn check(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_up = state.target.is_some() && state.link.state == LinkState::Connected;
+        if is_up {
+            state.wants_check = true;
+            state.link.check = Some(Verdict::Running);
+        }
+        is_up
     }
 
     /// A connection has ended.

@@ -3,6 +3,7 @@
 mod applications;
 mod blocked;
 mod bounds;
+mod checks;
 mod damaged;
 mod datagrams;
 mod dumps;

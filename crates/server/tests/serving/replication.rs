@@ -21,7 +21,7 @@ pub(crate) fn ok(server: &TestServer, words: &[&str]) {
     ask(&mut server.connection(), words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
 }
 
-fn error(server: &TestServer, words: &[&str]) -> String {
+pub(crate) fn error(server: &TestServer, words: &[&str]) -> String {
     let refused = ask(&mut server.connection(), words);
     let refused = refused.expect_err("it is refused");
     format!("{} {refused}", refused.code().unwrap_or_default())
@@ -70,7 +70,7 @@ fn wait_until_same(primary: &TestServer, replica: &TestServer) {
 }
 
 /// A client that writes until it is told to stop, or the server is gone.
-fn writer(server: &TestServer, stop: &Arc<AtomicBool>) -> JoinHandle<u64> {
+pub(crate) fn writer(server: &TestServer, stop: &Arc<AtomicBool>) -> JoinHandle<u64> {
     let (client, stop) = (server.client(), Arc::clone(stop));
     std::thread::spawn(move || {
         let mut connection = client.get_connection().unwrap();

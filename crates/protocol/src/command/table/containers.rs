@@ -629,6 +629,27 @@ pub(super) static MODULE: &[CommandSpec] = &[
         .complexity("O(1), as there are none."),
 ];
 
+pub(super) static REPLICA: &[CommandSpec] = &[
+    CommandSpec::new(HostCommand::Replica.id(), "replica|check", 2)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Begins to compare this replica with its primary.")
+        .complexity("O(N) on both servers, in the background; N is the number of keys."),
+    CommandSpec::new(HostCommand::Replica.id(), "replica|help", 2)
+        .flags(&[Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Lists the subcommands.")
+        .complexity("O(1)"),
+    CommandSpec::new(HostCommand::Replica.id(), "replica|status", 2)
+        .flags(&[Flag::Admin, Flag::Noscript, Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Tells how the last comparison with the primary went, or goes.")
+        .complexity("O(1)"),
+];
+
 pub(super) static SLOWLOG: &[CommandSpec] = &[
     CommandSpec::new(HostCommand::Slowlog.id(), "slowlog|get", -2)
         .flags(&[Flag::Admin, Flag::Loading, Flag::Stale])

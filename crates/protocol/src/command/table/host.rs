@@ -5,7 +5,9 @@ use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
-use super::containers::{ACL, CLIENT, CLUSTER, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, SLOWLOG};
+use super::containers::{
+    ACL, CLIENT, CLUSTER, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, REPLICA, SLOWLOG,
+};
 
 family! {
     /// Commands that the host of the database runs.
@@ -30,6 +32,7 @@ family! {
         Monitor,
         Preplicate,
         Quit,
+        Replica,
         Replicaof,
         Reset,
         Role,
@@ -223,7 +226,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .group(Group::Server, "1.0.0")
         .summary("Streams every command that the server executes to this connection.")
         .complexity("O(1) for each command and monitor."),
-    CommandSpec::new(HostCommand::Preplicate.id(), "preplicate", -6)
+    CommandSpec::new(HostCommand::Preplicate.id(), "preplicate", -3)
         .flags(&[
             Flag::Admin,
             Flag::Noscript,
@@ -261,6 +264,25 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                         integer("offset"),
                     ],
                 ),
+                block(
+                    "check",
+                    &[
+                        word("check", "CHECK"),
+                        one_of(
+                            "step",
+                            &[
+                                word("begin", "BEGIN"),
+                                block(
+                                    "list",
+                                    &[
+                                        word("list", "LIST"),
+                                        integer("bucket").optional().multiple(),
+                                    ],
+                                ),
+                            ],
+                        ),
+                    ],
+                ),
             ],
         )]),
     CommandSpec::new(HostCommand::Quit.id(), "quit", -1)
@@ -277,6 +299,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .group(Group::Connection, "1.0.0")
         .summary("Closes the connection after the replies before it.")
         .complexity("O(1)"),
+    CommandSpec::new(HostCommand::Replica.id(), "replica", -2)
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Holds the commands about this server as a replica.")
+        .complexity("Depends on the subcommand.")
+        .subcommands(REPLICA),
     CommandSpec::new(HostCommand::Replicaof.id(), "replicaof", -3)
         .flags(&[
             Flag::Admin,
