@@ -3,8 +3,8 @@
 //!
 //! The paper names a proof of concept and says of it that it copies what it changes. This one
 //! changes buckets in place, by entries with epochs, and finds them by linear hashing (Litwin,
-//! VLDB 1980): when the buckets are two thirds full, the next one in turn is split into itself and a
-//! new last one, whatever bucket was written to. What a split moves begins in the new bucket and
+//! VLDB 1980): when the buckets are two thirds full, the next one in turn is split into itself and
+//! a new last one, whatever bucket was written to. What a split moves begins in the new bucket and
 //! ends in the old one, so a view of before the split finds all of it where it was. A bucket that
 //! is full has a link, in one of its slots, to a further one.
 //!
@@ -21,8 +21,8 @@
 //!
 //! - **CH1 last-slot** A bucket that the present has no link of has a slot that nobody needs: the
 //!   link's. A void link leaves its own; one is ended only beside another free slot.
-//! - **CH2 split-under-mark** The latch of a chain's first bucket is that of the chain. A split marks
-//!   it, tells of the new bucket, and only then ends what has moved. A reader that has a watch of
+//! - **CH2 split-under-mark** The latch of a chain's first bucket is that of the chain. A split
+//!   marks it, tells of the new bucket, and only then ends what has moved. A reader that has a watch of
 //!   the chain asks for the number of buckets again: a split that came before is noticed by the
 //!   number, a later one by the watch.
 //! - **CH3 growth-can-wait** No key depends on the number of buckets. Where a full pool has no room
@@ -229,7 +229,7 @@ impl<M: Pmem> Table<M> {
         }
         let count = self.directory.count();
         if self.cleaned >= count {
-            // What is void of the table is gone: the tree, and the pool, may forget (CG2 all-views).
+            // What is void of the table is gone: the tree and the pool may forget (CG2 all-views).
             return self.tree.clean(steps);
         }
         let _window = Writes::new(self.tree.pool.memory());

@@ -1,4 +1,5 @@
-//! The tree and the hash table beside a model, in memory that never fails, and in every memory that a crash may leave.
+//! The tree and the hash table beside a model, in memory that never fails, and in every memory that
+//! a crash may leave.
 
 mod beside;
 mod crashes;

@@ -244,7 +244,7 @@ fn commands_that_need_key_order_name_the_engines_that_have_it() {
         wire.ask(
             command,
             "-ERR engine mercury keeps keys in no order, which this command needs; masstree, \
-             cdds, reference do\r\n",
+             cdds, minuet, reference do\r\n",
         );
     }
     wire.ask(&["MULTI"], "+OK\r\n");
@@ -253,7 +253,7 @@ fn commands_that_need_key_order_name_the_engines_that_have_it() {
     wire.ask(
         &["EXEC"],
         "*2\r\n-ERR engine mercury keeps keys in no order, which this command needs; masstree, \
-         cdds, reference do\r\n$1\r\nv\r\n",
+         cdds, minuet, reference do\r\n$1\r\nv\r\n",
     );
     wire.ask(&["GET", "k"], "$1\r\nv\r\n");
 }

@@ -2,8 +2,8 @@
 //! with `RUSTFLAGS="--cfg shuttle" cargo test --release -p pando-cdds --lib schedules`.
 //!
 //! The writer numbers the operations of each key: odd ones put the number, even ones remove the
-//! key. A reader that saw a number asks whether it can have been there. Rollbacks, after which numbers
-//! fall, have a test of their own.
+//! key. A reader that saw a number asks whether it can have been there. Rollbacks, after which
+//! numbers fall, have a test of their own.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
