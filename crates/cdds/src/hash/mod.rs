@@ -22,9 +22,9 @@
 //! - **CH1 last-slot** A bucket that the present has no link of has a slot that nobody needs: the
 //!   link's. A void link leaves its own; one is ended only beside another free slot.
 //! - **CH2 split-under-mark** The latch of a chain's first bucket is that of the chain. A split
-//!   marks it, tells of the new bucket, and only then ends what has moved. A reader that has a watch
-//!   of the chain asks for the number of buckets again: it notices a split that came before by the
-//!   number, a later one by the watch.
+//!   marks it, tells of the new bucket, and only then ends what has moved. A reader
+//!   that has a watch of the chain asks for the number of buckets again: it notices a split that
+//!   came before by the number, a later one by the watch.
 //! - **CH3 growth-can-wait** No key depends on the number of buckets. Where a full pool has no room
 //!   to split, chains become longer, and removals need no room.
 //!
