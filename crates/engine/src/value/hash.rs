@@ -196,7 +196,7 @@ impl<'a> HashRef<'a> {
 /// draft.set(b"colour", b"red");
 /// draft.set(b"size", b"7");
 /// let body = draft.finish();
-/// let BodyRef::Hash(hash) = body.as_ref() else {
+/// let BodyRef::Row(_, hash) = body.as_ref() else {
 ///     unreachable!("a hash was made")
 /// };
 /// let mut size = FieldFinder::new(b"size");
