@@ -22,6 +22,8 @@ pub struct Client {
     pub id: u64,
     /// The selected database.
     pub database: usize,
+    /// The index of database 0 of the branch that it uses (`branches`).
+    pub(crate) base: usize,
     /// The protocol of the replies.
     pub protocol: RespVersion,
     /// Whether commands beyond AUTH and HELLO are allowed.
@@ -96,6 +98,7 @@ impl Client {
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             database: self.database,
+            base: self.base,
             protocol: self.protocol,
             authenticated: self.authenticated,
             reply_mode: self.reply_mode,
@@ -111,6 +114,7 @@ impl Client {
     pub(crate) fn set(&mut self, settings: Settings) {
         Settings {
             database: self.database,
+            base: self.base,
             protocol: self.protocol,
             authenticated: self.authenticated,
             reply_mode: self.reply_mode,
@@ -122,12 +126,20 @@ impl Client {
         } = settings;
     }
 
+    /// The index of the selected database, of the branch that it uses.
+    #[must_use]
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.base + self.database
+    }
+
     /// A new connection.
     #[must_use]
     pub fn new(id: u64, authenticated: bool) -> Self {
         Self {
             id,
             database: 0,
+            base: 0,
             protocol: RespVersion::Resp2,
             authenticated,
             reply_mode: ReplyMode::On,

@@ -131,6 +131,43 @@ pub enum CommandError {
          with as many"
     )]
     SnapshotOfOtherDatabases { then: usize, now: usize },
+    // Branches.
+    #[error("ERR the engine {engine} has no branches: they need --engine minuet")]
+    NoBranches { engine: &'static str },
+    #[error("NOBRANCH no branch has this name")]
+    NoBranch,
+    #[error("NOBRANCH neither a branch nor a snapshot has this name")]
+    NoBranchOrSnapshot,
+    #[error("NOBRANCH the branch has gone; BRANCH USE MAIN returns to the first one")]
+    BranchGone,
+    #[error("ERR a branch or a snapshot of this name exists already")]
+    BranchExists,
+    #[error("ERR names of branches cannot be empty or contain spaces or special characters")]
+    BranchName,
+    #[error("ERR there are too many branches; drop one")]
+    TooManyBranches,
+    #[error("ERR the first branch stays: it is what the log and replicas have")]
+    FirstBranch,
+    #[error("ERR new connections use this branch; BRANCH MAIN chooses another")]
+    MainlineBranch,
+    #[error(
+        "ERR branches end with the server, and this database is kept on disk: new connections \
+         would lose what they write"
+    )]
+    MainlineEndsHere,
+    #[error("ERR BRANCH READ runs no commands but those that only read")]
+    BranchReadWrites,
+    #[error("ERR a branch is not merged into itself")]
+    MergeIntoItself,
+    #[error(
+        "ERR database {database} was emptied or swapped on one of the branches since they \
+         parted: there is nothing to merge key by key"
+    )]
+    MergeApart { database: usize },
+    #[error("ERR more than {keys_max} keys differ")]
+    TooManyKeysDiffer { keys_max: usize },
+    #[error("ERR the branch was emptied, or has gone, while it was compared")]
+    BranchChanged,
     #[error("ERR the memory of very many dropped snapshots is not free yet; try again")]
     SnapshotsOnTheirWayOut,
     #[error(

@@ -43,6 +43,8 @@ pub(crate) struct Wanted<'r> {
     pub(crate) lives: Option<Milliseconds>,
     pub(crate) is_held: bool,
     pub(crate) lasts: bool,
+    /// The index of database 0 of the branch that it is of.
+    pub(crate) base: usize,
 }
 
 impl Database {
@@ -73,7 +75,8 @@ impl Database {
             tree,
             keys: self.store.len(tree),
         };
-        let databases: Box<[Frozen]> = self.mapping.iter().map(frozen).collect();
+        let indexes = wanted.base..wanted.base + self.databases();
+        let databases: Box<[Frozen]> = indexes.map(|index| frozen(self.tree(index))).collect();
         let until = wanted.lives.map(|lives| time.saturating_add(lives));
         if let Some(engine) = keeper {
             // An epoch that holds the name and nothing else.
@@ -87,7 +90,13 @@ impl Database {
                 error => panic!("the pool is not to be trusted: {error}"),
             })?;
         }
-        let snapshot = self.store.freeze(epoch)?;
+        let snapshot = match self.branch_of(wanted.base) {
+            Some((engine, branch)) => {
+                let frozen = engine.freeze_branch(epoch, branch);
+                frozen.map_err(|_| CommandError::SnapshotsOnTheirWayOut)?
+            }
+            None => self.store.freeze(epoch)?,
+        };
         Ok(self.snapshots.add(NamedSnapshot {
             name: wanted.name.into(),
             moment: Moment { snapshot, time },
@@ -240,6 +249,7 @@ impl Database {
         self.store.release(snapshot.moment.snapshot);
         let mut kept: HashSet<_> = self.mapping().into_iter().collect();
         kept.extend(self.snapshots.trees());
+        kept.extend(self.branches.trees());
         for frozen in &snapshot.databases {
             if !kept.contains(&frozen.tree) {
                 self.store.drop_tree(frozen.tree);

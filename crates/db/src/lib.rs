@@ -13,6 +13,7 @@
 
 mod acknowledge;
 mod background;
+mod branches;
 mod client;
 mod clock;
 mod commands;

@@ -13,6 +13,18 @@ pub const SNAPSHOTS_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 /// Longest name of a snapshot, in bytes.
 pub const SNAPSHOT_NAME_BYTES_MAX: usize = 128;
 
+/// Keys that BRANCH MERGE and BRANCH RESET change, at most: they do so in one step.
+pub const MERGED_KEYS_MAX: usize = 1 << 18;
+
+/// Conflicts that BRANCH MERGE names.
+pub const CONFLICTS_NAMED: usize = 100;
+
+/// Keys that BRANCH DIFF returns if its client does not say how many.
+pub const DIFFERENCES_RETURNED: i64 = 1000;
+
+/// Keys that BRANCH DIFF compares in a slice, about.
+pub const DIFFERENCES_PER_SLICE: usize = 256;
+
 /// Conflicts after which a command is repeated under all gates.
 pub(crate) const CONFLICTS_MAX: u32 = 8;
 

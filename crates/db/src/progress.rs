@@ -149,6 +149,8 @@ pub struct Slices {
     pub(crate) silent: bool,
     /// The snapshot that it reads (NS2 asked-every-turn).
     pub(crate) moment: Option<Moment>,
+    /// The index of database 0 of the branch that it reads, which must be there in every turn.
+    pub(crate) base: usize,
 }
 
 impl Wait {
@@ -175,6 +177,7 @@ impl Progress {
             observed: LogEpoch::NONE,
             silent: false,
             moment: None,
+            base: 0,
         }))
     }
 

@@ -18,11 +18,10 @@ pub(crate) fn swap(database: &Database, session: &mut SessionState, first: usize
     if first != second {
         keep_image(database, session);
         database.change_trees(session, &[first, second], || {
-            let (mapping, epoch) = (&database.mapping, database.epochs.current());
-            let tree = mapping.set(first, mapping.get(second), epoch);
-            mapping.set(second, tree, epoch);
+            let tree = database.set_tree(first, database.tree(second));
+            database.set_tree(second, tree);
         });
-        record(database, session);
+        record_change(database, session, first);
     }
 }
 
@@ -35,10 +34,12 @@ pub(crate) fn replace(database: &Database, session: &mut SessionState, index: us
         return;
     }
     keep_image(database, session);
-    let new = store.create_tree();
+    let new = match database.branch_of(index) {
+        Some((engine, branch)) => engine.create_branch_tree(branch),
+        None => store.create_tree(),
+    };
     database.change_trees(session, &[index], || {
-        let epoch = database.epochs.current();
-        database.mapping.set(index, new, epoch);
+        database.set_tree(index, new);
     });
     let run = session.effects.as_mut();
     match run.and_then(|run| run.mapping.as_mut()) {
@@ -48,7 +49,14 @@ pub(crate) fn replace(database: &Database, session: &mut SessionState, index: us
         }
         None => drop_tree(database, old),
     }
-    record(database, session);
+    record_change(database, session, index);
+}
+
+/// Records that this database has another tree, unless its branch ends with the process.
+fn record_change(database: &Database, session: &mut SessionState, index: usize) {
+    if index < database.databases() {
+        record(database, session);
+    }
 }
 
 /// Drops a tree that no number leads to any more, unless a snapshot shows it (NS3 trees-stay).

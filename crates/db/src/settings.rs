@@ -25,6 +25,7 @@ pub enum ReplyMode {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) database: usize,
+    pub(crate) base: usize,
     pub(crate) protocol: RespVersion,
     pub(crate) authenticated: bool,
     pub(crate) reply_mode: ReplyMode,

@@ -97,6 +97,14 @@ impl Store {
         }
     }
 
+    /// The engine that has branches, if it is that one.
+    pub(crate) fn branching(&self) -> Option<&Arc<Minuet>> {
+        match self {
+            Self::Minuet(engine) => Some(engine),
+            _ => None,
+        }
+    }
+
     pub(crate) fn session(&self) -> Result<StoreSession, SessionLimit> {
         match self {
             Self::Masstree(engine) => engine.session().map(StoreSession::Masstree),

@@ -54,6 +54,7 @@ use self::usual::{Ran, answer, is_quiet};
 
 mod await_disk;
 mod blocking;
+mod branches;
 mod exec;
 mod give_way;
 mod images;
@@ -550,6 +551,9 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Result<Progress, CommandError> {
+        if client.base != 0 {
+            return self.run_in_branch(client, spec, request, reply, host);
+        }
         if client.uses.is_some() {
             return self.run_in_use(client, spec, request, reply, host);
         }
@@ -574,10 +578,11 @@ impl<'t> Turn<'t> {
                     spec.name
                 );
                 self.session.access.quiet = is_quiet(client, spec) || self.past.is_some();
-                let mut keyspace = self.keyspace(client.database);
+                let mut keyspace = self.keyspace(client.index());
                 commands::execute(command, &mut keyspace, request, reply)
             }
             CommandId::Connection(command) => match command {
+                ConnectionCommand::Branch => self.branch(client, spec, request, reply, host),
                 ConnectionCommand::Discard => self.discard(client, reply),
                 ConnectionCommand::Exec => self.exec(client, reply, host),
                 ConnectionCommand::Multi => self.multi(client, reply),
@@ -637,7 +642,7 @@ impl<'t> Turn<'t> {
         if !client.watches.can_add(keys.len(), request.bytes()) {
             return Err(CommandError::TooManyWatched);
         }
-        let (index, mut added) = (client.database, Vec::new());
+        let (index, mut added) = (client.index(), Vec::new());
         // In a snapshot nothing can change.
         for key in keys.filter(|_| client.uses.is_none()) {
             let is_new = client.watches.add(self.database, self.session, index, key);
@@ -691,7 +696,7 @@ impl<'t> Turn<'t> {
     /// the host handles authentication.
     pub fn reset(&mut self, client: &mut Client) {
         self.database.forget(client);
-        client.database = 0;
+        (client.database, client.base) = (0, self.database.mainline());
         client.protocol = pando_protocol::RespVersion::Resp2;
         // As in Redis, RESET is itself a command whose reply may have to be skipped.
         if client.reply_mode != ReplyMode::Skip {

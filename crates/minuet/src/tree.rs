@@ -55,9 +55,7 @@ pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};
 
-pub(crate) use traverse::read_root;
-#[cfg(any(test, feature = "simulator"))]
-pub(crate) use traverse::{Route, route};
+pub(crate) use traverse::{Route, read_root, route};
 
 /// What pages say in place of a tree's number: all trees of users are one.
 pub(crate) const DATA: u32 = 1;

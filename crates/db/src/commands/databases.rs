@@ -99,8 +99,8 @@ fn swapdb(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<'
     let second = number(2, CommandError::SecondDatabaseIndex)?;
     let databases = keyspace.databases();
     let (first, second) = (within(databases, first)?, within(databases, second)?);
-    let database = keyspace.database;
-    remapping::swap(database, keyspace.session, first, second);
+    let (database, base) = (keyspace.database, keyspace.base());
+    remapping::swap(database, keyspace.session, base + first, base + second);
     keyspace.observe_all();
     reply.ok();
     Ok(Progress::Done)
@@ -119,7 +119,7 @@ fn flush(
         return Err(CommandError::Syntax);
     }
     let indexes = if all {
-        0..keyspace.databases()
+        keyspace.base()..keyspace.base() + keyspace.databases()
     } else {
         keyspace.index..keyspace.index + 1
     };

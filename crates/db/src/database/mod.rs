@@ -15,6 +15,7 @@
 //!   while a gate is held.
 //! - **B2 own-gate** A session's gate index is its own from opening to drop.
 
+mod branches;
 mod log;
 mod memory;
 
@@ -28,6 +29,7 @@ use pando_sync::{Gates, lock};
 
 use crate::acknowledge::Acknowledgement;
 use crate::background::Background;
+use crate::branches::Branches;
 use crate::cursors::Cursors;
 use crate::durable::Durable;
 use crate::durable::lineage::Lineage;
@@ -74,6 +76,7 @@ pub struct Database {
     pub(crate) store: Store,
     pub(crate) mapping: Mapping,
     pub(crate) snapshots: Snapshots,
+    pub(crate) branches: Branches,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
     /// Trees of databases beyond the configured number.
@@ -126,6 +129,7 @@ impl Database {
             began_empty,
             standing: Mutex::new(parts.standing),
             snapshots: Snapshots::default(),
+            branches: Branches::default(),
             expiry: parts.expiry,
             durable: parts.durable,
             hidden_trees: parts.hidden_trees,
@@ -218,7 +222,11 @@ impl Database {
 
     /// The tree of database `index` (B1).
     pub(crate) fn tree(&self, index: usize) -> TreeId {
-        self.mapping.get(index)
+        if index < self.mapping.len() {
+            self.mapping.get(index)
+        } else {
+            self.branches.tree(index, self.mapping.len())
+        }
     }
 
     /// The trees of all databases, including those beyond the configured number (B1).

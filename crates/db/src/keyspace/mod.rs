@@ -74,11 +74,17 @@ impl<'t> Keyspace<'t> {
     /// The number of this database.
     #[must_use]
     pub fn database_index(&self) -> usize {
-        self.index
+        self.index % self.databases()
+    }
+
+    /// The index of database 0 of the same branch.
+    pub(crate) fn base(&self) -> usize {
+        self.index - self.database_index()
     }
 
     /// The same session on another database. `index` is within [`Self::databases`].
     pub fn at(&mut self, index: usize) -> Keyspace<'_> {
+        let index = self.base() + index;
         Keyspace::new(self.database, self.session, index)
     }
 
@@ -260,8 +266,7 @@ impl<'t> Keyspace<'t> {
         if let Some(version) = version {
             self.session.observe(version.epoch());
         }
-        self.session
-            .observe(self.database.mapping.changed_in(self.index));
+        self.session.observe(self.database.changed_in(self.index));
     }
 
     /// Records that a reply may reveal anything ever written, or anything present when a snapshot

@@ -16,7 +16,7 @@ impl Keyspace<'_> {
     /// The same database in an existing snapshot.
     pub(crate) fn in_snapshot(self, snapshot: &NamedSnapshot) -> Self {
         Self {
-            view: snapshot.view(self.index),
+            view: snapshot.view(self.database_index()),
             ..self
         }
     }

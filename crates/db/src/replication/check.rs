@@ -217,6 +217,7 @@ impl Survey {
             lives: Some(LIVES),
             is_held: false,
             lasts: false,
+            base: 0,
         })?;
         let databases = turn.database().databases();
         let trees = snapshot.databases.iter().take(databases);

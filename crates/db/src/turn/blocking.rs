@@ -69,7 +69,7 @@ impl Turn<'_> {
 
     fn enter_lines(&mut self, client: &mut Client, request: Request<'_>, wait: &KeyWait) {
         let keys = wait.keys.clone().map(|index| request.arg(index));
-        let places = keys.map(|key| Place::new(client.database, wait.tag, key));
+        let places = keys.map(|key| Place::new(client.index(), wait.tag, key));
         let ticket = (self.database.lines.waiting).enter(client.id, places.collect());
         self.session.in_line = InLine::At(ticket);
         client.blocked = Some(Box::new(Blocked {

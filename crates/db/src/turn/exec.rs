@@ -88,7 +88,7 @@ impl Turn<'_> {
                 Progress::Done => {}
                 Progress::Close => progress = Progress::Close,
                 Progress::Waits(Wait::Others(mut slices)) => {
-                    let mut keyspace = self.keyspace(client.database);
+                    let mut keyspace = self.keyspace(client.index());
                     while !slices.work.step(&mut keyspace, reply) {}
                 }
                 // Inside a transaction nothing waits.

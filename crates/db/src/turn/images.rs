@@ -40,19 +40,19 @@ impl Turn<'_> {
     ) -> Result<(), CommandError> {
         self.hold_own();
         let Some(transaction) = &client.transaction else {
-            return self.check_image(one(client.database), spec, request);
+            return self.check_image(one(client.index()), spec, request);
         };
         if !is_exec(spec) {
             return Ok(());
         }
-        let (mut indexes, mut swapped) = (one(client.database), false);
+        let (mut indexes, mut swapped) = (one(client.index()), false);
         for queued in transaction.queued() {
             let request = queued.request.as_request();
             match queued.spec.id {
                 CommandId::Connection(ConnectionCommand::Select) => {
                     let databases = self.database.databases();
                     let chosen = database_index(databases, request.arg(1));
-                    indexes = chosen.map_or(indexes, one);
+                    indexes = chosen.map_or(indexes, |chosen| one(client.base + chosen));
                 }
                 CommandId::Keyspace(KeyspaceCommand::Database(DatabaseCommand::Swapdb)) => {
                     swapped = true;
@@ -60,7 +60,7 @@ impl Turn<'_> {
                 _ => {}
             }
             let written = if swapped {
-                0..self.database.databases()
+                client.base..client.base + self.database.databases()
             } else {
                 indexes.clone()
             };

@@ -104,7 +104,7 @@ impl Turn<'_> {
         slices: &mut Slices,
         reply: &mut Reply<'_>,
     ) -> bool {
-        let index = client.database;
+        let index = client.index();
         if !self.session.store.repeats() {
             return slices.work.step(&mut self.keyspace(index), reply);
         }

@@ -6,6 +6,8 @@
 //! | a command, after SNAPSHOT USE name | that snapshot; an error if it was dropped |
 //! | SNAPSHOT READ name command | that snapshot, in the client's database |
 //!
+//! A client's present is that of its branch (`branches`); a snapshot is of one branch.
+//!
 //! Writes are refused for a client that uses a snapshot, also when MULTI queues them. Commands that
 //! concern connections and the server run as usual. A WATCH in a snapshot needs no record: nothing
 //! there can change.
@@ -57,7 +59,7 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Handled {
         match spec.own_name() {
-            "create" => self.create_snapshot(request, reply)?,
+            "create" => self.create_snapshot(client, request, reply)?,
             "drop" => self.drop_snapshots(request, reply)?,
             "info" => self.tell_of_snapshot(request, reply)?,
             "list" => self.list_snapshots(reply),
@@ -76,10 +78,19 @@ impl Turn<'_> {
 
     fn create_snapshot(
         &mut self,
+        client: &Client,
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), CommandError> {
-        let wanted = wanted(request)?;
+        let wanted = Wanted {
+            base: client.base,
+            ..wanted(request)?
+        };
+        if self.database.store.branching().is_some()
+            && self.database.branches.named(wanted.name).is_ok()
+        {
+            return Err(CommandError::BranchExists);
+        }
         let created = self.freeze(&wanted)?;
         self.session.observe(created.epoch());
         write_entry(&created, reply);
@@ -250,6 +261,9 @@ impl Turn<'_> {
 
     /// Refuses the next slice of a command whose snapshot was dropped (NS2 asked-every-turn).
     pub(super) fn check_moment(&mut self, slices: &Slices) -> Result<(), CommandError> {
+        if slices.base != 0 {
+            self.check_branch(slices.base)?;
+        }
         if let Some(moment) = slices.moment {
             self.session.access.quiet = true;
             self.session
@@ -270,14 +284,16 @@ pub(super) fn check_view(
     if client.uses.is_some() && spec.flags.has(Flag::Write) {
         return Err(CommandError::SnapshotReadOnly);
     }
-    if spec.name == "snapshot|read" {
-        inner_read(request)?;
+    match spec.name {
+        "snapshot|read" => _ = inner_read(request)?,
+        "branch|read" => _ = super::branches::inner_read(request)?,
+        _ => {}
     }
     Ok(())
 }
 
 /// Whether the command reads keys, if it does not write.
-fn reads_keys(spec: &CommandSpec) -> bool {
+pub(super) fn reads_keys(spec: &CommandSpec) -> bool {
     spec.flags.has(Flag::Readonly) && !matches!(spec.id, CommandId::Connection(_))
 }
 
@@ -304,6 +320,7 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
         lives: None,
         is_held: false,
         lasts: false,
+        base: 0,
     };
     let mut at = 3;
     while at < request.len() {

@@ -34,6 +34,7 @@ impl Turn<'_> {
             && client.authenticated
             && client.transaction.is_none()
             && client.uses.is_none()
+            && client.base == 0
             && client.reply_mode == ReplyMode::On
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()

@@ -18,20 +18,27 @@
 //!   prepared or locked then, and what is read is what is there when the change is made.
 //! - **ME2 pointers-hold** A pointer of the tip's pages, or of a kept snapshot's, leads to the page
 //!   that it was made for: pages are freed under the exclusive lock, and only when no kept version
-//!   has them. So a reader under the shared lock needs none of a traversal's checks.
+//!   has them. So a reader under the shared lock needs none of a traversal's checks, and only goes
+//!   on to discretionary copies (MF2 forwarders-lead-on) once there are branches.
 //! - **ME3 versions-drawn** A key's version is drawn from the clock, as on other engines, and given
 //!   to the tree. The versions of removed keys are remembered in memory until the horizon has
 //!   passed them: a log of keys is replayed by versions, in any order.
 //!
-//! Deliberately absent, so far: durability of its own (the database logs keys, and snapshots end
-//! with the process), several writers at a time. A large value is stored in one piece: a change of
-//! it costs O(size), and so does a read of a large hash.
+//! Branches are the tree's own too; `sight` says how trees of theirs are told apart, `branches`
+//! what is done with them.
+//!
+//! Deliberately absent, so far: durability of its own (the database logs the keys of the first
+//! branch; snapshots and the other branches end with the process), several writers at a time. A
+//! large value is stored in one piece: a change of it costs O(size), and so does a read of a large
+//! hash.
 
+mod branches;
 mod bundle;
 mod change;
 mod collect;
 mod place;
 mod session;
+mod sight;
 mod snapshots;
 #[cfg(test)]
 mod tests;
@@ -48,13 +55,16 @@ use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{Engine, EpochClock, Gauge, Graves, KeptImages, SessionLimit, Snapshot, TreeId};
 use pando_memnode::{CoordinatorId, Limits};
 
+use crate::branch::BranchId;
 use crate::error::{Error, Stop};
-use crate::snapshot::{FIXED_SLOTS, View};
+use crate::snapshot::FIXED_SLOTS;
 use crate::transaction::Transaction;
 use crate::transport::Embedded;
 use crate::{Config, Database};
+pub use branches::{Differing, From, is_of_branch};
 use collect::Collecting;
 pub use session::MinuetSession;
+use sight::Sight;
 
 /// What an engine is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -88,20 +98,42 @@ pub struct Minuet {
 }
 
 /// A tree among others.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Counted {
     keys: u64,
     dropped: bool,
+    branch: BranchId,
+    /// Its number in pages.
+    base: TreeId,
+}
+
+impl Counted {
+    /// An empty tree of the first branch.
+    fn first(tree: TreeId) -> Self {
+        Self {
+            keys: 0,
+            dropped: false,
+            branch: BranchId::FIRST,
+            base: tree,
+        }
+    }
 }
 
 struct State {
     database: Database,
-    /// The tip, which only this process moves.
-    tip: View,
+    /// The first branch's tip, which only this process moves.
+    tip: Sight,
+    /// Those of the other branches.
+    tips: BTreeMap<BranchId, Sight>,
+    /// Whether there was ever another branch.
+    is_branched: bool,
     trees: BTreeMap<TreeId, Counted>,
     next_tree: u32,
+    next_branch_tree: u32,
+    /// Trees that show where two branches part, while these are merged.
+    bases: BTreeMap<TreeId, Sight>,
     graves: Graves,
-    frozen: BTreeMap<Snapshot, View>,
+    frozen: BTreeMap<Snapshot, Sight>,
     images: KeptImages,
     collecting: Collecting,
 }
@@ -123,15 +155,7 @@ fn sound<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("a transaction in one process fails: {error}"))
 }
 
-fn read_tip(transaction: &mut Transaction<'_>) -> Result<View, Stop> {
-    transaction.tip()
-}
-
 impl State {
-    fn is_live(&self, tree: TreeId) -> bool {
-        self.trees.get(&tree).is_some_and(|tree| !tree.dropped)
-    }
-
     /// Counts keys that came and went.
     fn count(&mut self, tree: TreeId, came: bool, went: bool) {
         if let Some(counted) = self.trees.get_mut(&tree) {
@@ -178,12 +202,19 @@ impl Engine for Minuet {
         };
         let memnodes = Embedded::new(options.memnodes, limits);
         let mut database = sound(Database::found(CoordinatorId(0), config, memnodes));
-        let tip = sound(database.run(read_tip));
+        let tip = sound(database.run(|transaction| {
+            let view = transaction.tip()?;
+            sight::sight_of(transaction, view, false)
+        }));
         let state = State {
             database,
             tip,
+            tips: BTreeMap::new(),
+            is_branched: false,
             trees: BTreeMap::new(),
             next_tree: 0,
+            next_branch_tree: branches::FIRST_TREE,
+            bases: BTreeMap::new(),
             graves: Graves::default(),
             frozen: BTreeMap::new(),
             images: KeptImages::default(),
@@ -215,27 +246,25 @@ impl Engine for Minuet {
     fn create_tree(&self) -> TreeId {
         let mut state = self.write();
         let tree = TreeId(state.next_tree);
-        assert!(tree.0 < u32::MAX, "tree numbers are used up");
+        assert!(!is_of_branch(tree), "tree numbers are used up");
         state.next_tree += 1;
-        state.trees.insert(tree, Counted::default());
+        state.trees.insert(tree, Counted::first(tree));
         tree
     }
 
     fn restore_tree(&self, tree: TreeId) {
-        assert!(tree.0 < u32::MAX, "tree numbers are used up");
+        assert!(!is_of_branch(tree), "tree numbers are used up");
         let mut state = self.write();
         state.next_tree = state.next_tree.max(tree.0 + 1);
-        state.trees.entry(tree).or_default();
+        let restored = state.trees.entry(tree);
+        restored.or_insert(Counted::first(tree));
     }
 
     fn drop_tree(&self, tree: TreeId) {
         let mut state = self.write();
         state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
-            *counted = Counted {
-                keys: 0,
-                dropped: true,
-            };
+            (counted.keys, counted.dropped) = (0, true);
         }
     }
 

@@ -13,6 +13,7 @@ use pando_engine::{
 use pando_memnode::limits::SLOT_BYTES_MAX;
 
 use super::place::Place;
+use super::sight::Seat;
 use super::value::{deadline_of, encode};
 use super::walk::{Found, Marked, Scan, Spot};
 use super::{Minuet, State};
@@ -83,18 +84,19 @@ fn show<R>(
 
 impl State {
     /// The version that a key has now, as a value or as a removed one.
-    fn last_version(&self, found: Option<&Found<'_>>, place: &Place<'_>) -> Option<ValueVersion> {
+    fn last_version(&self, found: Option<&Found<'_>>, key: Key<'_>) -> Option<ValueVersion> {
         match found {
             Some(found) => Some(ValueVersion::from_bits(found.version)),
             None if self.graves.count() == 0 => None,
-            None => self.graves.version(&place.whole()),
+            None => self.graves.version(&Place::of(key).whole()),
         }
     }
 
     /// Makes a change, and keeps the images, counts and graves right.
     fn apply(
         &mut self,
-        (key, place, spot): (Key<'_>, &Place<'_>, Spot),
+        (key, seat): (Key<'_>, Seat),
+        (place, spot): (&Place<'_>, Spot),
         version: ValueVersion,
         stored: Option<&[u8]>,
         is_remembered: bool,
@@ -102,18 +104,18 @@ impl State {
         let old = self.found_at(spot, place);
         let was = old.map(|old| (old.version, old.stored.len()));
         if let Some(stored) = stored {
-            self.put((key, place), spot, version, stored);
+            self.put((seat, place), spot, version, stored);
             if self.graves.count() > 0 {
-                self.graves.rise(&place.whole());
+                self.graves.rise(&Place::of(key).whole());
             }
             self.count(key.tree, was.is_none(), false);
         } else {
             if was.is_some() {
-                self.remove((key, place), spot, version);
+                self.remove((seat, place), spot, version);
             }
             self.count(key.tree, false, was.is_some());
             if is_remembered {
-                self.graves.bury(&place.whole(), version);
+                self.graves.bury(&Place::of(key).whole(), version);
             }
         }
         if let Some((version, bytes)) = was {
@@ -130,15 +132,16 @@ impl Point for MinuetSession {
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         key.check();
-        let place = Place::of(key);
         let state = self.engine.read();
-        let is_live = state.is_live(key.tree);
-        let found = is_live.then(|| state.find(state.tip, &place)).flatten();
+        let Some((sight, base)) = state.present(key.tree) else {
+            return read(None);
+        };
+        let found = state.find(sight, &Place::of(Key::new(base, key.bytes)));
         let version = found.map(|found| found.version);
         let (shown, mark) = show(found.as_ref(), read);
         drop(state);
         if let (Some(mark), Some(version)) = (mark, version) {
-            let marked = vec![(place.whole().into_owned(), version, mark)];
+            let marked = vec![(Place::of(key).whole().into_owned(), version, mark)];
             self.engine.write().set_marks(marked);
         }
         shown
@@ -148,16 +151,16 @@ impl Point for MinuetSession {
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();
-        let place = Place::of(key);
         let state = self.engine.read();
-        let is_live = state.is_live(key.tree);
-        let found = is_live.then(|| state.find(state.tip, &place)).flatten();
+        let present = state.present(key.tree);
+        let found = present
+            .and_then(|(sight, base)| state.find(sight, &Place::of(Key::new(base, key.bytes))));
         match found {
             Some(found) => Probe::Present {
                 version: ValueVersion::from_bits(found.version),
                 deadline: deadline_of(found.stored),
             },
-            None => match state.graves.version(&place.whole()) {
+            None => match state.graves.version(&Place::of(key).whole()) {
                 Some(version) => Probe::Removed(version),
                 None => Probe::Absent,
             },
@@ -171,7 +174,6 @@ impl Point for MinuetSession {
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         key.check();
-        let place = Place::of(key);
         let Self {
             engine,
             stored,
@@ -179,14 +181,15 @@ impl Point for MinuetSession {
         } = self;
         let clock = &engine.clock;
         let mut state = engine.write();
-        if !state.is_live(key.tree) {
+        let Some(seat) = state.seat(key.tree) else {
             // The write is lost, but its closure may carry a result out.
             decide(None);
             return None;
-        }
-        let spot = state.spot(state.tip, place.entry());
+        };
+        let place = Place::of(Key::new(seat.base, key.bytes));
+        let spot = state.spot(state.tip_at(seat), place.entry());
         let found = state.found_at(spot, &place);
-        let last = state.last_version(found.as_ref(), &place);
+        let last = state.last_version(found.as_ref(), key);
         let mut is_remembered = true;
         let (change, mark) = show(found.as_ref(), |old| match decide(old) {
             Decision::Keep => Change::Keep,
@@ -227,7 +230,13 @@ impl Point for MinuetSession {
             hook.committed(key, old, new, version);
         });
         let stored_now = new.is_some().then_some(&stored[..]);
-        state.apply((key, &place, spot), version, stored_now, is_remembered);
+        state.apply(
+            (key, seat),
+            (&place, spot),
+            version,
+            stored_now,
+            is_remembered,
+        );
         if stored.capacity() > STORED_BYTES_KEPT {
             *stored = Vec::new();
         }
@@ -274,12 +283,15 @@ impl Restore for MinuetSession {
         if let Some(value) = &value {
             value.body.check();
         }
-        let place = Place::of(key);
         let mut state = self.engine.write();
-        let spot = state.spot(state.tip, place.entry());
+        let Some(seat) = state.seat(key.tree) else {
+            return false;
+        };
+        let place = Place::of(Key::new(seat.base, key.bytes));
+        let spot = state.spot(state.tip_at(seat), place.entry());
         let found = state.found_at(spot, &place);
-        let last = state.last_version(found.as_ref(), &place);
-        if !state.is_live(key.tree) || last.is_some_and(|last| last >= version) {
+        let last = state.last_version(found.as_ref(), key);
+        if last.is_some_and(|last| last >= version) {
             return false;
         }
         self.stored.clear();
@@ -292,7 +304,7 @@ impl Restore for MinuetSession {
             }
         }
         let stored = value.is_some().then_some(&self.stored[..]);
-        state.apply((key, &place, spot), version, stored, true);
+        state.apply((key, seat), (&place, spot), version, stored, true);
         true
     }
 }
@@ -307,12 +319,11 @@ impl MinuetSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         let state = self.engine.read();
-        if !state.is_live(tree) {
+        let Some((sight, base)) = state.sight(at, tree) else {
             return read(None);
-        }
-        let view = state.view(at);
+        };
         let mut marked: Vec<Marked> = Vec::new();
-        let shown = state.sample(view, tree, random, |found| match found {
+        let shown = state.sample(sight, base, random, |found| match found {
             None => read(None),
             Some((key, found)) => {
                 let (shown, mark) = found.show(|value| read(Some((key, value))));
@@ -333,14 +344,16 @@ impl MinuetSession {
         way: Direction,
         mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
-        let mut scan = Scan::new(tree, from, way);
+        let base = self.engine.read().sight(at, tree).map(|(_, base)| base);
+        let Some(base) = base else { return };
+        let mut scan = Scan::new(base, from, way);
         while scan.has_more() {
             let state = self.engine.read();
-            if !state.is_live(tree) {
+            let Some((sight, _)) = state.sight(at, tree) else {
                 return;
-            }
+            };
             let mut marked = Vec::new();
-            scan.step(&state, state.view(at), &mut |key, found| {
+            scan.step(&state, sight, &mut |key, found| {
                 let (shown, mark) = found.show(|value| visit(key, value));
                 note_mark(&mut marked, (tree, key), found, mark);
                 shown
@@ -383,9 +396,9 @@ impl Ordered for MinuetSession {
 
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
         let state = self.engine.read();
-        if !state.is_live(tree) {
-            return Vec::new();
+        match state.present(tree) {
+            Some((sight, base)) => state.boundaries(sight, base, parts),
+            None => Vec::new(),
         }
-        state.boundaries(state.tip, tree, parts)
     }
 }

@@ -9,50 +9,45 @@ use pando_engine::{
 };
 
 use super::place::Place;
-use super::{Minuet, MinuetSession, State, read_tip};
-use crate::snapshot::View;
-use crate::tree::create_snapshot;
+use super::sight::sight_of;
+use super::{Minuet, MinuetSession};
+use crate::branch::BranchId;
+use crate::tree::create_snapshot_of;
 
 /// The name of an epoch's snapshot.
 fn name_of(snapshot: Snapshot) -> Vec<u8> {
     format!("epoch {}", snapshot.epoch().0).into_bytes()
 }
 
-impl State {
-    /// The version of the tree that is read: a snapshot's, or the tip.
-    pub(super) fn view(&self, at: Option<Snapshot>) -> View {
-        at.map_or(self.tip, |at| {
-            *self.frozen.get(&at).expect("it is not released")
-        })
-    }
-}
-
 impl Minuet {
-    /// After a snapshot came or went, under the lock of `state`.
-    fn note_frozen(&self, state: &State) {
-        let newest = state.frozen.keys().next_back();
-        let newest = newest.map_or(0, |newest| newest.epoch().0);
-        self.newest_frozen.store(newest, Ordering::Release);
-    }
-}
-
-impl Snapshots for Minuet {
-    fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
+    /// [`Snapshots::freeze`] of a branch that is there: the snapshot shows what its trees are.
+    pub fn freeze_branch(
+        &self,
+        epoch: LogEpoch,
+        branch: BranchId,
+    ) -> Result<Snapshot, SnapshotLimit> {
         assert!(epoch < self.clock.current() && self.clock.is_above_all());
         let mut state = self.write();
         SnapshotLimit::check(state.frozen.len())?;
         let snapshot = Snapshot::of_epoch(epoch);
         state.images.freeze(snapshot);
         let name = name_of(snapshot);
-        let view = state.run(|transaction| {
-            let made = create_snapshot(transaction)?;
+        let is_branched = state.is_branched;
+        let sight = state.run(|transaction| {
+            let made = create_snapshot_of(transaction, branch)?;
             transaction.name_snapshot(made.snapshot(), &name)?;
-            Ok(made)
+            sight_of(transaction, made, is_branched)
         });
-        state.tip = state.run(read_tip);
-        state.frozen.insert(snapshot, view);
+        state.renew_tip(branch);
+        state.frozen.insert(snapshot, sight);
         self.note_frozen(&state);
         Ok(snapshot)
+    }
+}
+
+impl Snapshots for Minuet {
+    fn freeze(&self, epoch: LogEpoch) -> Result<Snapshot, SnapshotLimit> {
+        self.freeze_branch(epoch, BranchId::FIRST)
     }
 
     fn release(&self, snapshot: Snapshot) {
@@ -94,11 +89,11 @@ impl ReadAt for MinuetSession {
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
         key.check();
-        let place = Place::of(key);
         let state = self.engine.read();
-        let is_live = state.is_live(key.tree);
-        let found = is_live.then(|| state.find(state.view(Some(at)), &place));
-        match found.flatten() {
+        let Some((sight, base)) = state.sight(Some(at), key.tree) else {
+            return read(None);
+        };
+        match state.find(sight, &Place::of(Key::new(base, key.bytes))) {
             Some(found) => found.show(|value| read(Some(value))).0,
             None => read(None),
         }

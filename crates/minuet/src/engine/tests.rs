@@ -13,7 +13,7 @@ use super::{Minuet, MinuetSession, Options};
 
 pando_engine::conformance_suite!(crate::engine::Minuet, restore, snapshots);
 
-fn open(memnodes: u16) -> (Arc<EpochClock>, Arc<Minuet>) {
+pub(super) fn open(memnodes: u16) -> (Arc<EpochClock>, Arc<Minuet>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     let options = Options {
         memnodes,
@@ -24,25 +24,25 @@ fn open(memnodes: u16) -> (Arc<EpochClock>, Arc<Minuet>) {
 }
 
 /// Pages and values that are there.
-fn used(engine: &Minuet) -> usize {
+pub(super) fn used(engine: &Minuet) -> usize {
     let state = engine.read();
     let memnodes = state.database.memnodes().memnodes().iter();
     memnodes.map(|memnode| memnode.used_slots().count()).sum()
 }
 
-fn put(session: &mut MinuetSession, tree: TreeId, key: &[u8], value: &[u8]) {
+pub(super) fn put(session: &mut MinuetSession, tree: TreeId, key: &[u8], value: &[u8]) {
     session.update(Key::new(tree, key), &mut NoHook, |_| {
         Decision::Write(NewValue::new(Body::string(value)))
     });
 }
 
-fn maintain(clock: &EpochClock, session: &mut MinuetSession) {
+pub(super) fn maintain(clock: &EpochClock, session: &mut MinuetSession) {
     clock.set_horizon(clock.tick());
     while session.maintain(64) > 0 {}
 }
 
 /// Keys and values of every kind: short, long with and without a common beginning, large.
-fn entry(number: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
+pub(super) fn entry(number: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
     let mut key = match number % 5 {
         0 => vec![b'l'; 300],
         1 => [&number.to_be_bytes()[..], &[b'x'; 400]].concat(),

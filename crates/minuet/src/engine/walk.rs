@@ -1,4 +1,5 @@
-//! Reading: from a root to a leaf, straight through the slots (ME2 pointers-hold).
+//! Reading: from a root to a leaf, straight through the slots (ME2 pointers-hold), and on to
+//! discretionary copies once there are branches (MF2 forwarders-lead-on).
 
 use std::ops::{Bound, ControlFlow, Range};
 
@@ -6,11 +7,11 @@ use pando_engine::{Direction, Key, TreeId, ValueRef};
 use pando_memnode::Address;
 
 use super::place::{Place, TREE_BYTES, ends};
+use super::sight::Sight;
 use super::value::{MARK, Stored, show};
 use super::{State, bundle};
 use crate::page::Page;
-use crate::snapshot::View;
-use crate::tree::{BODY_HEADER, body_of};
+use crate::tree::{BODY_HEADER, Route, body_of, route};
 
 /// The leaf that is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +66,8 @@ impl State {
     }
 
     /// The leaf of a key.
-    pub(super) fn leaf(&self, view: View, target: Target<'_>) -> Address {
-        let mut address = view.root;
+    pub(super) fn leaf(&self, sight: &Sight, target: Target<'_>) -> Address {
+        let mut address = self.arrive(sight, sight.view.root);
         loop {
             let page = self.page(address);
             if page.height() == 0 {
@@ -76,13 +77,36 @@ impl State {
                 Target::At(key) => page.child_for(key),
                 Target::Below(key) => page.find(key).unwrap_or_else(|at| at).saturating_sub(1),
             };
-            address = page.child(child);
+            address = self.arrive(sight, page.child(child));
+        }
+    }
+
+    /// The page that a version has where a pointer leads (ME2 pointers-hold).
+    #[inline]
+    fn arrive(&self, sight: &Sight, entry: Address) -> Address {
+        let Some(ancestry) = &sight.ancestry else {
+            return entry;
+        };
+        let mut address = entry;
+        loop {
+            match route(&self.page(address), ancestry) {
+                Route::Here => return address,
+                Route::There(copied) => {
+                    let (slot, generation) = copied.to.expect("a copy to go to");
+                    address = Address {
+                        slot,
+                        generation,
+                        ..address
+                    };
+                }
+                Route::Nowhere => panic!("a pointer leads to another version's page (ME2)"),
+            }
         }
     }
 
     /// Where a key's entry is, or would be.
-    pub(super) fn spot(&self, view: View, entry: &[u8]) -> Spot {
-        let leaf = self.leaf(view, Target::At(entry));
+    pub(super) fn spot(&self, sight: &Sight, entry: &[u8]) -> Spot {
+        let leaf = self.leaf(sight, Target::At(entry));
         let index = self.page(leaf).find(entry);
         Spot { leaf, index }
     }
@@ -132,8 +156,8 @@ impl State {
     }
 
     /// The value of a key.
-    pub(super) fn find(&self, view: View, place: &Place<'_>) -> Option<Found<'_>> {
-        self.found_at(self.spot(view, place.entry()), place)
+    pub(super) fn find(&self, sight: &Sight, place: &Place<'_>) -> Option<Found<'_>> {
+        self.found_at(self.spot(sight, place.entry()), place)
     }
 
     /// The entries of a leaf between two keys, the second one excluded.
@@ -259,18 +283,18 @@ impl<'f> Scan<'f> {
     pub(super) fn step(
         &mut self,
         state: &State,
-        view: View,
+        sight: &Sight,
         visit: &mut dyn FnMut(&[u8], &Found<'_>) -> ControlFlow<()>,
     ) {
         let Some(next) = self.next.take() else { return };
         let (low, high) = ends(self.tree);
         let (leaf, range) = match self.way {
             Direction::Forward => {
-                let leaf = state.leaf(view, Target::At(&next));
+                let leaf = state.leaf(sight, Target::At(&next));
                 (leaf, state.range(leaf, &next, &high))
             }
             Direction::Backward => {
-                let leaf = state.leaf(view, Target::Below(&next));
+                let leaf = state.leaf(sight, Target::Below(&next));
                 (leaf, state.range(leaf, &low, &next))
             }
         };
@@ -296,9 +320,9 @@ impl<'f> Scan<'f> {
 /// Picking keys and places.
 impl State {
     /// The keys of the first entries of a tree, with its number, up to `count` of one leaf.
-    pub(super) fn first_entries(&self, tree: TreeId, count: usize) -> Vec<Vec<u8>> {
+    pub(super) fn first_entries(&self, sight: &Sight, tree: TreeId, count: usize) -> Vec<Vec<u8>> {
         let (low, high) = ends(tree);
-        let mut leaf = self.leaf(self.tip, Target::At(&low));
+        let mut leaf = self.leaf(sight, Target::At(&low));
         loop {
             let page = self.page(leaf);
             let range = self.range(leaf, &low, &high);
@@ -306,7 +330,7 @@ impl State {
                 return range.take(count).map(|index| page.key(index)).collect();
             }
             match page.high().filter(|end| *end < &high[..]) {
-                Some(end) => leaf = self.leaf(self.tip, Target::At(end)),
+                Some(end) => leaf = self.leaf(sight, Target::At(end)),
                 None => return Vec::new(),
             }
         }
@@ -315,7 +339,7 @@ impl State {
     /// Picks a key of a tree as `view` sees it, by `random`, and shows it to `read`.
     pub(super) fn sample<R>(
         &self,
-        view: View,
+        sight: &Sight,
         tree: TreeId,
         mut random: u64,
         read: impl FnOnce(Option<(&[u8], &Found<'_>)>) -> R,
@@ -326,7 +350,7 @@ impl State {
             random = random.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
             ((u128::from(random) * count as u128) >> 64) as usize
         };
-        let mut address = view.root;
+        let mut address = self.arrive(sight, sight.view.root);
         while self.page(address).height() > 0 {
             let page = self.page(address);
             let first = if page.low() >= &low[..] {
@@ -339,11 +363,12 @@ impl State {
             } else {
                 page.find(&high).unwrap_or_else(|at| at).saturating_sub(1)
             };
-            address = page.child(first + pick(last.saturating_sub(first) + 1));
+            let child = page.child(first + pick(last.saturating_sub(first) + 1));
+            address = self.arrive(sight, child);
         }
         let range = self.range(address, &low, &high);
         let at = if range.is_empty() {
-            self.next_leaf_with_keys(view, tree, address)
+            self.next_leaf_with_keys(sight, tree, address)
         } else {
             let index = range.start + pick(range.len());
             Some((address, index))
@@ -379,14 +404,14 @@ impl State {
     /// An entry of a tree near a leaf that has none of it: those are rare, and few in a row.
     fn next_leaf_with_keys(
         &self,
-        view: View,
+        sight: &Sight,
         tree: TreeId,
         near: Address,
     ) -> Option<(Address, usize)> {
         let (low, high) = ends(tree);
         let mut leaf = near;
         while let Some(next) = self.page(leaf).high().filter(|end| *end < &high[..]) {
-            leaf = self.leaf(view, Target::At(next));
+            leaf = self.leaf(sight, Target::At(next));
             let range = self.range(leaf, &low, &high);
             if !range.is_empty() {
                 return Some((leaf, range.start));
@@ -394,7 +419,7 @@ impl State {
         }
         leaf = near;
         while self.page(leaf).low() > &low[..] {
-            leaf = self.leaf(view, Target::Below(self.page(leaf).low()));
+            leaf = self.leaf(sight, Target::Below(self.page(leaf).low()));
             let range = self.range(leaf, &low, &high);
             if !range.is_empty() {
                 return Some((leaf, range.end - 1));
@@ -405,10 +430,10 @@ impl State {
 
     /// Up to `parts - 1` keys that divide a tree evenly, from the highest level that has several
     /// times as many.
-    pub(super) fn boundaries(&self, view: View, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
+    pub(super) fn boundaries(&self, sight: &Sight, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
         const PER_PART: usize = 16;
         let (low, high) = ends(tree);
-        let mut level = vec![view.root];
+        let mut level = vec![self.arrive(sight, sight.view.root)];
         let mut keys: Vec<Vec<u8>> = Vec::new();
         while keys.len() < parts * PER_PART && !level.is_empty() {
             keys.clear();
@@ -422,7 +447,7 @@ impl State {
                         if key >= high.to_vec() || end.is_some_and(|end| end <= low.to_vec()) {
                             continue;
                         }
-                        below.push(page.child(index));
+                        below.push(self.arrive(sight, page.child(index)));
                     }
                     if key > low.to_vec() && key < high.to_vec() {
                         let len = key.len().min(TREE_BYTES + bundle::SHORT_BYTES);
@@ -443,8 +468,10 @@ impl State {
     pub(super) fn set_marks(&mut self, marks: Vec<Marked>) {
         for (key, version, mark) in marks {
             let (tree, bytes) = key.split_first_chunk().expect("a tree's number");
-            let key = Key::new(TreeId(u32::from_be_bytes(*tree)), bytes);
-            let found = self.find(self.tip, &Place::of(key));
+            let Some((sight, tree)) = self.present(TreeId(u32::from_be_bytes(*tree))) else {
+                continue;
+            };
+            let found = self.find(sight, &Place::of(Key::new(tree, bytes)));
             let Some(mark_at) = found
                 .filter(|found| found.version == version)
                 .map(|found| found.mark_at)

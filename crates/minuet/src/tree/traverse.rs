@@ -13,6 +13,8 @@
 //! discretionary one (§5.2, `discretion`). The traversal then goes on there: the copy is the same,
 //! and made at a version below the node's, so this comes to an end.
 
+use std::ops::Deref;
+
 use pando_memnode::{Address, Bytes};
 
 use super::DATA;
@@ -47,7 +49,7 @@ pub(crate) enum Route {
 
 /// Whether the version of `ancestry` has a node (§4.2, §5.2): it was made at that version or above,
 /// and not copied to one from there on.
-pub(crate) fn route(page: &Page, ancestry: &Ancestry) -> Route {
+pub(crate) fn route<B: Deref<Target = [u8]>>(page: &Page<B>, ancestry: &Ancestry) -> Route {
     let (created, version) = (page.created(), ancestry.version);
     let is_above = |at| {
         if planted(Fault::BranchCopied) {

@@ -47,7 +47,7 @@ fn usage(call: &mut Call<'_, '_, '_>) -> Handled {
         }
         _ => return Err(CommandError::Syntax.into()),
     }
-    let mut keyspace = call.turn.keyspace(call.client.database);
+    let mut keyspace = call.turn.keyspace(call.client.index());
     match pando_db::memory_usage(&mut keyspace, request.arg(2)) {
         Some(bytes) => call.reply.count(bytes),
         None => call.reply.null(),

@@ -251,7 +251,7 @@ impl Batch<'_> {
                 last = entry.segment;
                 let segment = &self.segments[last];
                 let connection = connections.get(segment.slot);
-                database = connection.map(|connection| connection.client.database);
+                database = connection.map(|connection| connection.client.index());
                 let kept = connection.map_or(&[][..], |connection| connection.input.bytes());
                 bytes = segment.bytes(self.arena, kept);
             }

@@ -326,6 +326,7 @@ impl Worker {
         let authenticated = !settings.requires_password();
         let mut connection =
             Connection::new(new.stream, new.record, authenticated, self.wire_limits);
+        self.shared.database.admit(&mut connection.client);
         connection.client.durability = settings.durability();
         let slot = self.connections.insert(Box::new(connection));
         let Some(connection) = self.connections.get_mut(slot) else {

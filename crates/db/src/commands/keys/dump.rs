@@ -39,7 +39,7 @@ pub(super) fn dump_keys(
     let (portion, next) = Portion::take(keyspace, &position);
     let mut bytes = Vec::new();
     for taken in portion {
-        taken.put(&mut bytes, keyspace.index);
+        taken.put(&mut bytes, keyspace.database_index());
     }
     let pieces = bytes.chunks(limits::DUMP_PIECE_BYTES_MAX);
     reply.array(3);

@@ -6,11 +6,13 @@ use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeySpec};
 use crate::command::spec::{Category, CommandSpec, Flag, Group};
 
+use super::branches::BRANCH;
 use super::snapshots::SNAPSHOT;
 
 family! {
     /// Commands on the database's state of a connection.
     ConnectionCommand in Connection {
+        Branch,
         Discard,
         Exec,
         Multi,
@@ -23,6 +25,12 @@ family! {
 
 /// In the order of [`ConnectionCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch", -2)
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Holds the commands about branches: databases that go their own way.")
+        .complexity("Depends on the subcommand.")
+        .subcommands(BRANCH),
     CommandSpec::new(ConnectionCommand::Discard.id(), "discard", 1)
         .flags(&[
             Flag::Noscript,

@@ -2,6 +2,7 @@
 //! below their entries, in the order of the enum.
 
 mod bitmaps;
+mod branches;
 mod connection;
 mod containers;
 mod database;

@@ -1,0 +1,150 @@
+//! Branches by their names: databases that go their own way, on an engine that has branches.
+//!
+//! Branch `b` has the indexes from `b · databases` on: the rest of this crate knows a database of a
+//! branch by such an index, as it knows those of the first branch by theirs. Its trees have numbers
+//! of their own. So counts, deadlines, watches and lines are a branch's own, and nothing that is
+//! done on one reaches another.
+//!
+//! | field | writer | under | reader |
+//! |---|---|---|---|
+//! | `list` | all that changes branches or their trees | all gates, and its lock | under a gate |
+//! | `mainline` | BRANCH MAIN | all gates, `Relaxed` | new connections, RESET, `Relaxed` |
+//!
+//! The first branch is the database as it is without others: the log, checkpoints, replicas and
+//! eviction know it alone. The others end with the process, and so do their names.
+//!
+//! Invariants:
+//! - **NB1 list-stands-still** The list changes only under all gates, so a branch found under a
+//!   gate is there until the gate is released.
+//! - **NB2 asked-every-turn** Whatever outlives a turn asks in every turn whether its branch is
+//!   still there. The trees of a dropped one show nothing.
+//!
+//! Deliberately absent: the commands (`turn::branches`).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use pando_engine::TreeId;
+use pando_minuet::BranchId;
+
+use crate::clock::Milliseconds;
+use crate::error::CommandError;
+use crate::limits;
+
+/// A tree that never is: that of a branch that has gone.
+const NO_TREE: TreeId = TreeId(u32::MAX);
+
+/// A branch.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedBranch {
+    pub(crate) id: BranchId,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) created: Milliseconds,
+    /// What it was made from had this name then; empty of the first one.
+    pub(crate) origin: Box<[u8]>,
+    /// Those of its databases; none of the first one, whose trees the mapping has.
+    pub(crate) trees: Vec<TreeId>,
+}
+
+/// All branches of a database.
+#[derive(Debug)]
+pub(crate) struct Branches {
+    list: RwLock<BTreeMap<BranchId, NamedBranch>>,
+    mainline: AtomicU32,
+}
+
+impl Default for Branches {
+    fn default() -> Self {
+        let first = NamedBranch {
+            id: BranchId::FIRST,
+            name: b"main".as_slice().into(),
+            created: Milliseconds(0),
+            origin: Box::default(),
+            trees: Vec::new(),
+        };
+        Self {
+            list: RwLock::new(BTreeMap::from([(first.id, first)])),
+            mainline: AtomicU32::new(BranchId::FIRST.0),
+        }
+    }
+}
+
+impl Branches {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<BranchId, NamedBranch>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The list, to change it. The caller holds all gates (NB1 list-stands-still).
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<BranchId, NamedBranch>> {
+        self.list.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All of them, in the order in which they were made.
+    pub(crate) fn all(&self) -> Vec<NamedBranch> {
+        self.read().values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.read().len()
+    }
+
+    pub(crate) fn get(&self, id: BranchId) -> Option<NamedBranch> {
+        self.read().get(&id).cloned()
+    }
+
+    /// The branch of this name. MAIN, in any case, is the first one unless another has that name.
+    pub(crate) fn named(&self, name: &[u8]) -> Result<NamedBranch, CommandError> {
+        let list = self.read();
+        let found = list.values().find(|branch| *branch.name == *name);
+        let main = || {
+            name.eq_ignore_ascii_case(b"main")
+                .then_some(BranchId::FIRST)
+        };
+        let found = found.or_else(|| list.get(&main()?));
+        found.cloned().ok_or(CommandError::NoBranch)
+    }
+
+    /// Whether a branch, perhaps one that is there, may get this name.
+    pub(crate) fn check_name(&self, name: &[u8], of: Option<BranchId>) -> Result<(), CommandError> {
+        let name_bytes_max = limits::SNAPSHOT_NAME_BYTES_MAX;
+        if name.len() > name_bytes_max {
+            let name_bytes = name.len();
+            Err(CommandError::SnapshotNameTooLong {
+                name_bytes,
+                name_bytes_max,
+            })
+        } else if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
+            Err(CommandError::BranchName)
+        } else if self.named(name).is_ok_and(|other| Some(other.id) != of) {
+            Err(CommandError::BranchExists)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The tree behind an index of a branch but the first.
+    pub(crate) fn tree(&self, index: usize, databases: usize) -> TreeId {
+        let list = self.read();
+        let branch = list.get(&BranchId((index / databases) as u32));
+        branch.map_or(NO_TREE, |branch| branch.trees[index % databases])
+    }
+
+    /// The trees of all branches but the first.
+    pub(crate) fn trees(&self) -> Vec<TreeId> {
+        let list = self.read();
+        let trees = list.values().flat_map(|branch| &branch.trees);
+        trees.copied().collect()
+    }
+
+    /// The branch that new connections use.
+    pub(crate) fn mainline(&self) -> BranchId {
+        BranchId(self.mainline.load(Ordering::Relaxed))
+    }
+
+    /// Makes a branch that. The caller holds all gates.
+    pub(crate) fn set_mainline(&self, branch: BranchId) {
+        self.mainline.store(branch.0, Ordering::Relaxed);
+    }
+}

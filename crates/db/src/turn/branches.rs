@@ -1,0 +1,418 @@
+//! BRANCH, and which branch a command works on.
+//!
+//! | what a client sends | works on |
+//! |---|---|
+//! | a command, after BRANCH USE name | that branch; an error if it was dropped |
+//! | a command, of a new connection or after RESET | the mainline |
+//! | BRANCH READ name command | that branch, in the client's database |
+//!
+//! What is done with all branches is done under all gates, and needs the engine that has branches.
+
+mod diff;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use pando_minuet::engine::{From, Minuet};
+use pando_minuet::{BranchId, Error};
+use pando_protocol::command::{self, CommandId, CommandSpec, ConnectionCommand, Flag, Refusal};
+use pando_protocol::{Reply, Request};
+
+use super::snapshots::reads_keys;
+use super::{Host, Turn};
+use crate::branches::NamedBranch;
+use crate::client::Client;
+use crate::clock::Milliseconds;
+use crate::database::Database;
+use crate::error::CommandError;
+use crate::progress::{Handled, Progress, Wait};
+use crate::remapping;
+use crate::snapshots::NamedSnapshot;
+
+/// What BRANCH HELP answers.
+const HELP: &[&str] = &[
+    "BRANCH subcommand [argument ...]. The subcommands:",
+    "CREATE name [FROM branch | snapshot]",
+    "    Make a branch of all databases, from the one in use unless FROM says otherwise. It ends",
+    "    with the server.",
+    "USE name",
+    "    Work on this branch from now on.",
+    "READ name command [argument ...]",
+    "    Run a command that only reads on a branch.",
+    "LIST",
+    "    Name the branches, with the time in ms when they were made, and 1 for those that last.",
+    "INFO name",
+    "    Tell of a branch what it was made from, its age and its keys.",
+    "DIFF a b [PREFIX prefix] [FROM key] [LIMIT n] [COUNT]",
+    "    List the keys of the selected database that were added, removed or changed from a to b,",
+    "    which are branches or snapshots, behind where to go on FROM; or count them.",
+    "MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN]",
+    "    Do to b what was done to a since they parted, all of it or nothing.",
+    "RESET name TO snapshot",
+    "    Make a branch what a snapshot shows.",
+    "RENAME name new",
+    "    Give a branch another name.",
+    "DROP name",
+    "    Drop a branch.",
+    "MAIN [name]",
+    "    Name the branch that new connections use, or choose it.",
+    "HELP",
+    "    These lines.",
+];
+
+/// A branch or a snapshot.
+#[derive(Clone, Debug)]
+enum Named {
+    Branch(NamedBranch),
+    Snapshot(Arc<NamedSnapshot>),
+}
+
+impl Turn<'_> {
+    /// BRANCH. `spec` is the subcommand's.
+    pub(super) fn branch(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        if spec.own_name() == "help" {
+            reply.array(HELP.len());
+            for line in HELP {
+                reply.simple(line);
+            }
+            return Ok(Progress::Done);
+        }
+        self.branching()?;
+        match spec.own_name() {
+            "create" => self.create_branch(client, request, reply)?,
+            "diff" => return self.diff_branches(client, request, reply),
+            "drop" => self.drop_branch(request, reply)?,
+            "info" => self.tell_of_branch(request, reply)?,
+            "list" => self.list_branches(reply),
+            "main" => self.mainline(request, reply)?,
+            "merge" => self.merge_branch(request, reply)?,
+            "read" => return self.read_in_branch(client, request, reply, host),
+            "rename" => self.rename_branch(request, reply)?,
+            "reset" => self.reset_branch(request, reply)?,
+            _ => self.use_branch(client, request, reply)?,
+        }
+        Ok(Progress::Done)
+    }
+
+    /// The engine that has branches.
+    fn branching(&self) -> Result<&Arc<Minuet>, CommandError> {
+        let engine = self.database.options.engine.name();
+        let branching = self.database.store.branching();
+        branching.ok_or(CommandError::NoBranches { engine })
+    }
+
+    /// The branch or the snapshot of a name.
+    fn branch_or_snapshot(&mut self, name: &[u8]) -> Result<Named, CommandError> {
+        if let Ok(branch) = self.database.branches.named(name) {
+            return Ok(Named::Branch(branch));
+        }
+        let snapshot = self.session.snapshots.named(&self.database.snapshots, name);
+        let snapshot = snapshot.map_err(|_| CommandError::NoBranchOrSnapshot)?;
+        Ok(Named::Snapshot(Arc::clone(snapshot)))
+    }
+
+    fn create_branch(
+        &mut self,
+        client: &Client,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let name = request.arg(2);
+        self.database.branches.check_name(name, None)?;
+        let snapshots = &self.database.snapshots;
+        if self.session.snapshots.named(snapshots, name).is_ok() {
+            return Err(CommandError::BranchExists);
+        }
+        let origin = match request.len() {
+            3 => {
+                let databases = self.database.databases();
+                let branch = BranchId((client.base / databases) as u32);
+                let branch = self.database.branches.get(branch);
+                Named::Branch(branch.ok_or(CommandError::BranchGone)?)
+            }
+            5 if request.is(3, "FROM") => self.branch_or_snapshot(request.arg(4))?,
+            _ => return Err(CommandError::Syntax),
+        };
+        let (database, engine) = (self.database, Arc::clone(self.branching()?));
+        let (from, origin_name) = match &origin {
+            Named::Branch(branch) => (From::Branch(branch.id), branch.name.clone()),
+            Named::Snapshot(snapshot) => {
+                let name = snapshot.name.clone();
+                (From::Snapshot(snapshot.moment.snapshot), name)
+            }
+        };
+        let id = engine.create_branch(name, from).map_err(of_engine)?;
+        let tree = |index: usize| match &origin {
+            Named::Branch(branch) => {
+                let tree = database.tree(database.base_of(branch.id) + index);
+                engine.branch_tree(id, tree, database.store.len(tree))
+            }
+            Named::Snapshot(snapshot) => {
+                let frozen = snapshot.databases[index];
+                engine.branch_tree(id, frozen.tree, frozen.keys)
+            }
+        };
+        let branch = NamedBranch {
+            id,
+            name: name.into(),
+            created: self.session.now.milliseconds(),
+            origin: origin_name,
+            trees: (0..database.databases()).map(tree).collect(),
+        };
+        self.write_branch(&branch, reply);
+        database.branches.write().insert(id, branch);
+        Ok(())
+    }
+
+    fn drop_branch(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let database = self.database;
+        let branch = database.branches.named(request.arg(2))?;
+        if branch.id == BranchId::FIRST {
+            return Err(CommandError::FirstBranch);
+        }
+        if branch.id == database.branches.mainline() {
+            return Err(CommandError::MainlineBranch);
+        }
+        let dropped = self.branching()?.drop_branch(&branch.name);
+        dropped.map_err(of_engine)?;
+        let base = database.base_of(branch.id);
+        let indexes: Vec<usize> = (base..base + database.databases()).collect();
+        database.change_trees(self.session, &indexes, || {
+            database.branches.write().remove(&branch.id);
+        });
+        for tree in branch.trees {
+            remapping::drop_tree(database, tree);
+        }
+        reply.ok();
+        Ok(())
+    }
+
+    fn rename_branch(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let database = self.database;
+        let (branch, new) = (database.branches.named(request.arg(2))?, request.arg(3));
+        if *branch.name != *new {
+            database.branches.check_name(new, Some(branch.id))?;
+            let snapshots = &database.snapshots;
+            if self.session.snapshots.named(snapshots, new).is_ok() {
+                return Err(CommandError::BranchExists);
+            }
+            let renamed = self.branching()?.rename_branch(&branch.name, new);
+            renamed.map_err(of_engine)?;
+            let mut list = database.branches.write();
+            let branch = list.get_mut(&branch.id).expect("a branch that is there");
+            branch.name = new.into();
+        }
+        reply.ok();
+        Ok(())
+    }
+
+    fn mainline(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let branches = &self.database.branches;
+        if request.len() == 2 {
+            let mainline = branches.get(branches.mainline());
+            reply.bulk(&mainline.expect("the mainline is there").name);
+            return Ok(());
+        }
+        if request.len() > 3 {
+            return Err(CommandError::Syntax);
+        }
+        let branch = branches.named(request.arg(2))?;
+        if branch.id != BranchId::FIRST && self.database.is_durable() {
+            return Err(CommandError::MainlineEndsHere);
+        }
+        let chosen = self.branching()?.set_mainline(&branch.name);
+        chosen.map_err(of_engine)?;
+        branches.set_mainline(branch.id);
+        reply.ok();
+        Ok(())
+    }
+
+    fn use_branch(
+        &mut self,
+        client: &mut Client,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let branch = self.database.branches.named(request.arg(2))?;
+        client.base = self.database.base_of(branch.id);
+        client.uses = None;
+        reply.ok();
+        Ok(())
+    }
+
+    /// Whether a branch outlasts the process.
+    fn lasts(&self, branch: &NamedBranch) -> bool {
+        branch.id == BranchId::FIRST && self.database.is_durable()
+    }
+
+    fn created(&self, branch: &NamedBranch) -> Milliseconds {
+        if branch.id == BranchId::FIRST {
+            self.database.opened()
+        } else {
+            branch.created
+        }
+    }
+
+    /// Name, time of creation in milliseconds, whether it lasts.
+    fn write_branch(&self, branch: &NamedBranch, reply: &mut Reply<'_>) {
+        reply.array(3);
+        reply.bulk(&branch.name);
+        reply.integer(self.created(branch).0 as i64);
+        reply.integer(self.lasts(branch).into());
+    }
+
+    fn list_branches(&mut self, reply: &mut Reply<'_>) {
+        let all = self.database.branches.all();
+        reply.array(all.len());
+        for branch in &all {
+            self.write_branch(branch, reply);
+        }
+    }
+
+    fn tell_of_branch(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        let database = self.database;
+        let branch = database.branches.named(request.arg(2))?;
+        let base = database.base_of(branch.id);
+        let trees = (base..base + database.databases()).map(|index| database.tree(index));
+        let keys: u64 = trees.map(|tree| database.store.len(tree)).sum();
+        let (now, created) = (self.session.now.milliseconds(), self.created(&branch));
+        let is_mainline = branch.id == database.branches.mainline();
+        let figures = [
+            ("created-ms", created.0 as i64),
+            ("age-ms", now.saturating_sub(created).0 as i64),
+            ("mainline", i64::from(is_mainline)),
+            ("persist", i64::from(self.lasts(&branch))),
+            ("keys", keys as i64),
+        ];
+        reply.map(figures.len() + 2);
+        reply.bulk("name");
+        reply.bulk(&branch.name);
+        reply.bulk("from");
+        reply.bulk(&branch.origin);
+        for (name, figure) in figures {
+            reply.bulk(name);
+            reply.integer(figure);
+        }
+        Ok(())
+    }
+
+    /// BRANCH READ name command [argument ...]
+    fn read_in_branch(
+        &mut self,
+        client: &mut Client,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let (spec, inner) = inner_read(request)?;
+        let branch = self.database.branches.named(request.arg(2))?;
+        let base = self.database.base_of(branch.id);
+        let used = std::mem::replace(&mut client.base, base);
+        let handled = self.run_on_branch(client, spec, inner, reply, host);
+        client.base = used;
+        handled
+    }
+
+    /// Runs a command of a client that uses another branch than the first.
+    #[cold]
+    pub(super) fn run_in_branch(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        if client.uses.is_some() {
+            // What a snapshot shows stays when its branch goes.
+            return self.run_in_use(client, spec, request, reply, host);
+        }
+        let is_watch = matches!(spec.id, CommandId::Connection(ConnectionCommand::Watch));
+        if is_watch || spec.flags.has(Flag::Write) || reads_keys(spec) {
+            self.check_branch(client.base)?;
+        }
+        self.run_on_branch(client, spec, request, reply, host)
+    }
+
+    /// Runs a command on the branch whose database 0 has the index `client.base`.
+    fn run_on_branch(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let base = client.base;
+        let mut handled = self.run_in_view(client, spec, request, reply, host);
+        if let Ok(Progress::Waits(Wait::Others(slices))) = &mut handled {
+            slices.base = base;
+        }
+        handled
+    }
+
+    /// Fails if the branch whose database 0 has this index was dropped (NB2 asked-every-turn).
+    pub(super) fn check_branch(&self, base: usize) -> Result<(), CommandError> {
+        let branch = BranchId((base / self.database.databases()) as u32);
+        let found = self.database.branches.get(branch);
+        found.map(|_| ()).ok_or(CommandError::BranchGone)
+    }
+}
+
+impl Database {
+    /// Lets a new connection use the mainline.
+    pub fn admit(&self, client: &mut Client) {
+        client.base = self.mainline();
+    }
+}
+
+/// The command that a BRANCH READ is to run, and its request.
+pub(super) fn inner_read(
+    request: Request<'_>,
+) -> Result<(&'static CommandSpec, Request<'_>), CommandError> {
+    let inner = request.tail(3);
+    let refuse = |refusal: Refusal| CommandError::InnerRequest {
+        text: refusal.text(inner).into(),
+    };
+    let spec = command::resolve(inner).map_err(refuse)?;
+    let is_read = reads_keys(spec) || matches!(spec.id, CommandId::Keyspace(_));
+    if spec.flags.has(Flag::Write) || !is_read {
+        return Err(CommandError::BranchReadWrites);
+    }
+    Ok((spec, inner))
+}
+
+/// What a client is told of the engine's refusal. Names and branches were checked before.
+fn of_engine(error: Error) -> CommandError {
+    match error {
+        Error::TooManyBranches | Error::Exhausted | Error::TooLarge | Error::Full => {
+            CommandError::TooManyBranches
+        }
+        error => panic!("a branch that was checked is refused: {error}"),
+    }
+}

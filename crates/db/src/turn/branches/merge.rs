@@ -1,0 +1,383 @@
+//! BRANCH MERGE and BRANCH RESET: keys of a branch become what others have of them.
+//!
+//! Both look at everything first, under all gates, and write then. The writes are ordinary ones,
+//! in one group: of the first branch they are logged, and recovered all or none; watches and cas
+//! tokens of the keys break, and versions rise. What has not changed stays untouched.
+//!
+//! A merge knows three values of a key: where the branches part, theirs, and ours. If ours is as it
+//! was, theirs is taken; if theirs is, or both are the same, nothing is done; else both sides have
+//! changed it, and that is a conflict, unless all are hashes: then the same is asked of each field.
+//! Later merges of the same branches begin where they part, too: no merge is remembered.
+
+use std::collections::BTreeSet;
+
+use pando_engine::{BodyRef, Decision, HashDraft, HashRef, NewValue, RowTag, StringRef, TreeId};
+use pando_protocol::{Reply, Request};
+
+use super::diff::{Side, differing, same, same_string};
+use super::{Named, Turn};
+use crate::commands::again;
+use crate::error::CommandError;
+use crate::keyspace::Keyspace;
+use crate::limits;
+
+/// What becomes of keys that both sides have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnConflict {
+    Fail,
+    Ours,
+    Theirs,
+}
+
+/// What a merge does about a key.
+enum Merged {
+    Nothing,
+    Write {
+        value: Option<NewValue<'static>>,
+        is_conflict: bool,
+    },
+    /// Both have changed it, and ours stays.
+    Conflict,
+}
+
+/// The options of a merge.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    on_conflict: OnConflict,
+    is_dry: bool,
+}
+
+/// What a merge did, or would do.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// Keys to be written, by the index of their database in the branch.
+    writes: Vec<(usize, Vec<u8>)>,
+    conflicts: usize,
+    named: Vec<(usize, Vec<u8>)>,
+}
+
+/// Where two branches part, in each database that may differ.
+struct Parts {
+    bases: Vec<Option<TreeId>>,
+}
+
+fn options(request: Request<'_>) -> Result<How, CommandError> {
+    let mut how = How {
+        on_conflict: OnConflict::Fail,
+        is_dry: false,
+    };
+    let mut at = 5;
+    while at < request.len() {
+        if request.is(at, "ON") && at + 2 < request.len() && request.is(at + 1, "CONFLICT") {
+            how.on_conflict = if request.is(at + 2, "FAIL") {
+                OnConflict::Fail
+            } else if request.is(at + 2, "OURS") {
+                OnConflict::Ours
+            } else if request.is(at + 2, "THEIRS") {
+                OnConflict::Theirs
+            } else {
+                return Err(CommandError::Syntax);
+            };
+            at += 3;
+        } else if request.is(at, "DRY") && at + 1 < request.len() && request.is(at + 1, "RUN") {
+            how.is_dry = true;
+            at += 2;
+        } else {
+            return Err(CommandError::Syntax);
+        }
+    }
+    Ok(how)
+}
+
+/// The fields of a value, if it is a hash.
+fn fields<'v>(value: &'v NewValue<'_>) -> Option<HashRef<'v>> {
+    match value.body.as_ref() {
+        BodyRef::Row(RowTag::Hash, hash) => Some(hash),
+        _ => None,
+    }
+}
+
+/// Merges hashes field by field; `None` if these are not all hashes.
+fn merge_fields(
+    base: Option<&NewValue<'_>>,
+    theirs: &NewValue<'_>,
+    ours: &NewValue<'_>,
+    on_conflict: OnConflict,
+) -> Option<Merged> {
+    let then = match base {
+        Some(base) => Some(fields(base)?),
+        None => None,
+    };
+    let (there, here) = (fields(theirs)?, fields(ours)?);
+    let mut names: BTreeSet<&[u8]> = there.iter().map(|(field, _)| field).collect();
+    names.extend(
+        then.into_iter()
+            .flat_map(|then| then.iter().map(|(field, _)| field)),
+    );
+    let mut draft = HashDraft::new(Some(here));
+    let (mut is_changed, mut is_conflict) = (false, false);
+    let is_same = |one: Option<StringRef<'_>>, other: Option<StringRef<'_>>| match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => same_string(one, other),
+        _ => false,
+    };
+    for field in names {
+        let old = then.and_then(|then| then.get(field));
+        let (new, own) = (there.get(field), here.get(field));
+        if is_same(new, old) || is_same(new, own) {
+            continue;
+        }
+        let clashes = !is_same(own, old);
+        is_conflict |= clashes;
+        if clashes && on_conflict != OnConflict::Theirs {
+            continue;
+        }
+        is_changed = true;
+        match new {
+            Some(value) => _ = draft.set_body(field, value.to_body()),
+            None => _ = draft.remove(field),
+        }
+    }
+    // The rest of a value is one more field.
+    let mut attributes = ours.attributes;
+    let then = base
+        .as_ref()
+        .map(|base| base.attributes)
+        .unwrap_or_default();
+    if theirs.attributes.deadline != then.deadline {
+        let clashes = ours.attributes.deadline != then.deadline
+            && ours.attributes.deadline != theirs.attributes.deadline;
+        is_conflict |= clashes;
+        if !clashes || on_conflict == OnConflict::Theirs {
+            is_changed |= attributes.deadline != theirs.attributes.deadline;
+            attributes.deadline = theirs.attributes.deadline;
+        }
+    }
+    if is_conflict && (!is_changed || on_conflict == OnConflict::Fail) {
+        return Some(Merged::Conflict);
+    }
+    if !is_changed {
+        return Some(Merged::Nothing);
+    }
+    let value = (!draft.is_empty()).then(|| NewValue {
+        attributes,
+        ..NewValue::new(draft.finish())
+    });
+    Some(Merged::Write { value, is_conflict })
+}
+
+/// What becomes of a key.
+fn merge_key(
+    keyspace: &mut Keyspace<'_>,
+    [base, theirs, ours]: [Side; 3],
+    key: &[u8],
+    on_conflict: OnConflict,
+) -> Merged {
+    let [base, theirs, ours] = [base, theirs, ours].map(|side| side.value(keyspace, key));
+    if same(theirs.as_ref(), base.as_ref()) || same(theirs.as_ref(), ours.as_ref()) {
+        return Merged::Nothing;
+    }
+    if same(ours.as_ref(), base.as_ref()) {
+        return Merged::Write {
+            value: theirs,
+            is_conflict: false,
+        };
+    }
+    if let (Some(theirs), Some(ours)) = (&theirs, &ours)
+        && let Some(merged) = merge_fields(base.as_ref(), theirs, ours, on_conflict)
+    {
+        return merged;
+    }
+    match on_conflict {
+        OnConflict::Fail | OnConflict::Ours => Merged::Conflict,
+        OnConflict::Theirs => Merged::Write {
+            value: theirs,
+            is_conflict: true,
+        },
+    }
+}
+
+fn write(
+    keyspace: &mut Keyspace<'_>,
+    key: &[u8],
+    value: Option<&NewValue<'_>>,
+) -> Result<(), CommandError> {
+    match value {
+        Some(value) => _ = keyspace.update(key, |_| Decision::Write(again(value)))?,
+        None => _ = keyspace.remove(key),
+    }
+    Ok(())
+}
+
+impl Turn<'_> {
+    /// BRANCH MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN]
+    pub(super) fn merge_branch(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        if !request.is(3, "INTO") {
+            return Err(CommandError::Syntax);
+        }
+        let how = options(request)?;
+        let theirs = self.database.branches.named(request.arg(2))?;
+        let ours = self.database.branches.named(request.arg(4))?;
+        if theirs.id == ours.id {
+            return Err(CommandError::MergeIntoItself);
+        }
+        let ids = [theirs.id, ours.id].map(|id| self.database.base_of(id));
+        let parts = self.part(ids)?;
+        let merged = self.merge(ids, &parts, how);
+        let engine = self.branching()?;
+        for base in parts.bases.into_iter().flatten() {
+            engine.close_base(base);
+        }
+        let outcome = merged?;
+        let merged = outcome.writes.len();
+        reply.map(3);
+        reply.bulk("merged");
+        reply.count(merged);
+        reply.bulk("conflicts");
+        reply.count(outcome.conflicts);
+        reply.bulk("keys");
+        reply.array(outcome.named.len());
+        for (database, key) in &outcome.named {
+            reply.array(2);
+            reply.integer(*database as i64);
+            reply.bulk(key);
+        }
+        Ok(())
+    }
+
+    /// Where two branches part, in all databases.
+    fn part(&self, [theirs, ours]: [usize; 2]) -> Result<Parts, CommandError> {
+        let (database, engine) = (self.database, self.branching()?);
+        let mut parts = Parts { bases: Vec::new() };
+        for index in 0..database.databases() {
+            let [one, other] = [theirs, ours].map(|base| database.tree(base + index));
+            let base = engine.open_base(one, other);
+            if base.is_none() && database.store.len(one) + database.store.len(other) > 0 {
+                for base in parts.bases.into_iter().flatten() {
+                    engine.close_base(base);
+                }
+                return Err(CommandError::MergeApart { database: index });
+            }
+            parts.bases.push(base);
+        }
+        Ok(parts)
+    }
+
+    fn sides(&self, [theirs, ours]: [usize; 2], base: TreeId, index: usize) -> [Side; 3] {
+        let tree = |branch: usize| Side::of_tree(self.database.tree(branch + index));
+        [Side::of_tree(base), tree(theirs), tree(ours)]
+    }
+
+    fn merge(&mut self, ids: [usize; 2], parts: &Parts, how: How) -> Result<Outcome, CommandError> {
+        let mut outcome = Outcome::default();
+        for (index, base) in parts.bases.iter().enumerate() {
+            let Some(base) = base else { continue };
+            let sides = self.sides(ids, *base, index);
+            self.each_difference(ids[1] + index, [sides[0], sides[1]], |keyspace, key| {
+                let (writes, is_conflict) = match merge_key(keyspace, sides, key, how.on_conflict) {
+                    Merged::Nothing => (false, false),
+                    Merged::Write { is_conflict, .. } => (true, is_conflict),
+                    Merged::Conflict => (false, true),
+                };
+                if is_conflict {
+                    outcome.conflicts += 1;
+                    if outcome.named.len() < limits::CONFLICTS_NAMED {
+                        outcome.named.push((index, key.to_vec()));
+                    }
+                }
+                if writes {
+                    outcome.writes.push((index, key.to_vec()));
+                }
+                check_count(outcome.writes.len())
+            })?;
+        }
+        if how.on_conflict == OnConflict::Fail && outcome.conflicts > 0 {
+            outcome.writes.clear();
+        }
+        if how.is_dry {
+            return Ok(outcome);
+        }
+        for (index, key) in &outcome.writes {
+            let base = parts.bases[*index].expect("it may differ");
+            let sides = self.sides(ids, base, *index);
+            let mut keyspace = self.keyspace(ids[1] + index);
+            let merged = merge_key(&mut keyspace, sides, key, how.on_conflict);
+            if let Merged::Write { value, .. } = merged {
+                write(&mut keyspace, key, value.as_ref())?;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Calls `visit` for each key that may differ.
+    fn each_difference(
+        &mut self,
+        index: usize,
+        sides: [Side; 2],
+        mut visit: impl FnMut(&mut Keyspace<'_>, &[u8]) -> Result<(), CommandError>,
+    ) -> Result<(), CommandError> {
+        let mut keyspace = self.keyspace(index);
+        let mut from = Vec::new();
+        loop {
+            let found = differing(&mut keyspace, sides, b"", &from);
+            for key in &found.keys {
+                visit(&mut keyspace, key)?;
+            }
+            match found.next {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// BRANCH RESET name TO snapshot
+    pub(super) fn reset_branch(
+        &mut self,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), CommandError> {
+        if !request.is(3, "TO") {
+            return Err(CommandError::Syntax);
+        }
+        let branch = self.database.branches.named(request.arg(2))?;
+        let snapshot = self
+            .session
+            .snapshots
+            .named(&self.database.snapshots, request.arg(4))?;
+        let snapshot = Named::Snapshot(std::sync::Arc::clone(snapshot));
+        let base = self.database.base_of(branch.id);
+        let branch = Named::Branch(branch);
+        let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
+        for index in 0..self.database.databases() {
+            let sides = [self.side(&branch, index), self.side(&snapshot, index)];
+            self.each_difference(base + index, sides, |keyspace, key| {
+                let [now, then] = sides.map(|side| side.value(keyspace, key));
+                if !same(now.as_ref(), then.as_ref()) {
+                    writes.push((index, key.to_vec()));
+                }
+                check_count(writes.len())
+            })?;
+        }
+        for (index, key) in &writes {
+            let side = self.side(&snapshot, *index);
+            let mut keyspace = self.keyspace(base + index);
+            let value = side.value(&mut keyspace, key);
+            write(&mut keyspace, key, value.as_ref())?;
+        }
+        reply.count(writes.len());
+        Ok(())
+    }
+}
+
+/// Refuses more keys than are changed in one step.
+fn check_count(keys: usize) -> Result<(), CommandError> {
+    let keys_max = limits::MERGED_KEYS_MAX;
+    if keys > keys_max {
+        return Err(CommandError::TooManyKeysDiffer { keys_max });
+    }
+    Ok(())
+}

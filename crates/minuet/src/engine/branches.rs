@@ -1,0 +1,273 @@
+//! Branches of all trees, and what differs between two.
+//!
+//! The caller that makes, drops or names a branch makes sure that no session is in an operation
+//! meanwhile, as it does for snapshots. Names are the catalog's (`branch`).
+//!
+//! Deliberately absent: merges and resets. The database does them key by key, so that they are
+//! logged and watched as all that it writes.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::{Bound, ControlFlow};
+
+use pando_engine::{Direction, Snapshot, TreeId};
+
+use super::bundle::{self, SHORT_BYTES};
+use super::place::{Place, TREE_BYTES};
+use super::sight::sight_of;
+use super::value::Stored;
+use super::{Counted, Minuet, MinuetSession, State};
+use crate::branch::{BranchId, Origin};
+use crate::error::{Error, Stop};
+use crate::limits::DESCENDANTS_MAX;
+use crate::transaction::Transaction;
+use crate::tree::Change;
+
+/// Trees of branches but the first have numbers from here on.
+pub(super) const FIRST_TREE: u32 = 1 << 31;
+
+/// Whether a tree is one of a branch but the first, or none at all.
+#[inline]
+#[must_use]
+pub const fn is_of_branch(tree: TreeId) -> bool {
+    tree.0 >= FIRST_TREE
+}
+
+/// What a branch is made from.
+#[derive(Clone, Copy, Debug)]
+pub enum From {
+    /// Another, as it is.
+    Branch(BranchId),
+    /// A snapshot.
+    Snapshot(Snapshot),
+}
+
+/// Keys that may differ.
+#[derive(Debug, Default)]
+pub struct Differing {
+    /// In order: every one whose value differs, and a few more.
+    pub keys: Vec<Vec<u8>>,
+    /// Where to go on, if there may be more.
+    pub next: Option<Vec<u8>>,
+}
+
+impl State {
+    fn run_fallible<R>(
+        &mut self,
+        program: impl FnMut(&mut Transaction<'_>) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        self.database.run(program)
+    }
+
+    fn add_branch_tree(&mut self, branch: BranchId, base: Option<TreeId>, keys: u64) -> TreeId {
+        let tree = TreeId(self.next_branch_tree);
+        assert!(tree.0 < u32::MAX, "tree numbers are used up");
+        self.next_branch_tree += 1;
+        let counted = Counted {
+            keys,
+            dropped: false,
+            branch,
+            base: base.unwrap_or(tree),
+        };
+        self.trees.insert(tree, counted);
+        tree
+    }
+
+    /// What the entry of a change holds, if it is a bundle.
+    fn bundle_of(&self, entry: Option<&(u64, Vec<u8>)>) -> Option<&[u8]> {
+        match Stored::of(&entry?.1) {
+            Stored::Bundle(head) => Some(self.large(head).1),
+            Stored::Inline(_) | Stored::Large(_) => None,
+        }
+    }
+
+    /// The keys of a change: one, or those of a bundle that differ.
+    fn keys_of(&self, change: &Change) -> Vec<Vec<u8>> {
+        let before = self.bundle_of(change.before.as_ref());
+        let after = self.bundle_of(change.after.as_ref());
+        if before.is_none() && after.is_none() {
+            return vec![change.key.clone()];
+        }
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        let common = &change.key[..SHORT_BYTES];
+        let all = bundle::entries(before).chain(bundle::entries(after));
+        let differ = all.filter(|entry| {
+            let value = |bundle| bundle::find(bundle, entry.rest).map(|entry| entry.value);
+            value(before) != value(after)
+        });
+        let mut keys: Vec<_> = differ.map(|entry| [common, entry.rest].concat()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// What differs in a tree that is the same in the pages of both versions. The cost follows what
+    /// has changed.
+    fn differing(
+        &mut self,
+        [before, after]: [(TreeId, Option<Snapshot>); 2],
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Option<Differing> {
+        let (one, base) = self.sight(before.1, before.0)?;
+        let (other, other_base) = self.sight(after.1, after.0)?;
+        if base != other_base {
+            return None;
+        }
+        let views = (one.view, other.view);
+        let first = Place::of(pando_engine::Key::new(base, prefix.max(from)));
+        let first = first.entry()[TREE_BYTES..].to_vec();
+        let short = &prefix[..prefix.len().min(SHORT_BYTES)];
+        let tree = crate::TreeId(base.0);
+        let diffed = self.run(|transaction| tree.diff(transaction, views, short, &first, limit));
+        let keys = diffed
+            .changes
+            .iter()
+            .flat_map(|change| self.keys_of(change));
+        let keys = keys.filter(|key| key.starts_with(prefix) && &key[..] >= from);
+        Some(Differing {
+            keys: keys.collect(),
+            next: diffed.next.map(|(_, key)| key),
+        })
+    }
+}
+
+impl Minuet {
+    /// Makes a branch. Nothing is copied but the root.
+    pub fn create_branch(&self, name: &[u8], from: From) -> Result<BranchId, Error> {
+        let mut state = self.write();
+        state.note_branches();
+        let origin = match from {
+            From::Branch(of) => Origin::Branch(of),
+            From::Snapshot(at) => {
+                let sight = state.frozen.get(&at).expect("it is not released");
+                Origin::Snapshot(sight.view)
+            }
+        };
+        let made = state
+            .run_fallible(|transaction| transaction.create_branch(name, origin, DESCENDANTS_MAX))?;
+        state.renew_tip(made);
+        if let From::Branch(of) = from {
+            state.renew_tip(of);
+        }
+        Ok(made)
+    }
+
+    /// A tree of a branch that was just made from what `like` shows: it has as many keys.
+    pub fn branch_tree(&self, branch: BranchId, like: TreeId, keys: u64) -> TreeId {
+        let mut state = self.write();
+        let base = state.trees.get(&like).expect("a tree that is there").base;
+        state.add_branch_tree(branch, Some(base), keys)
+    }
+
+    /// An empty tree of a branch.
+    pub fn create_branch_tree(&self, branch: BranchId) -> TreeId {
+        self.write().add_branch_tree(branch, None, 0)
+    }
+
+    /// Drops a branch. Its trees show nothing but what snapshots show of them.
+    pub fn drop_branch(&self, name: &[u8]) -> Result<(), Error> {
+        let mut state = self.write();
+        let dropped = state.run_fallible(|transaction| {
+            let branch = transaction.branch(name)?;
+            transaction.drop_branch(name)?;
+            Ok(branch)
+        })?;
+        state.tips.remove(&dropped);
+        state.collecting.note_released();
+        Ok(())
+    }
+
+    /// Gives a branch another name.
+    pub fn rename_branch(&self, name: &[u8], new: &[u8]) -> Result<(), Error> {
+        let renamed = |transaction: &mut Transaction<'_>| transaction.rename_branch(name, new);
+        self.write().run_fallible(renamed)
+    }
+
+    /// Makes a branch the mainline, which cannot be dropped.
+    pub fn set_mainline(&self, name: &[u8]) -> Result<(), Error> {
+        let made = |transaction: &mut Transaction<'_>| transaction.set_mainline(name);
+        self.write().run_fallible(made)
+    }
+
+    /// A tree that shows what two trees of branches were where these part, until
+    /// [`Self::close_base`]; none if they are not the same tree any more. It cannot be written.
+    pub fn open_base(&self, one: TreeId, other: TreeId) -> Option<TreeId> {
+        let mut state = self.write();
+        let (first, base) = state.present(one)?;
+        let (second, other_base) = state.present(other)?;
+        if base != other_base {
+            return None;
+        }
+        let (first, second) = (first.view, second.view);
+        let sight = state.run(|transaction| {
+            let view = transaction.parting(first, second)?;
+            sight_of(transaction, view, true)
+        });
+        let tree = state.add_branch_tree(BranchId::FIRST, Some(base), 0);
+        state.bases.insert(tree, sight);
+        Some(tree)
+    }
+
+    /// Nobody needs such a tree any more.
+    pub fn close_base(&self, tree: TreeId) {
+        let mut state = self.write();
+        if state.bases.remove(&tree).is_some() {
+            state.trees.remove(&tree);
+        }
+    }
+}
+
+impl MinuetSession {
+    /// Keys with a prefix, from `from` on, whose values may differ between two trees, each as it is
+    /// or was at a snapshot: about `limit` of them, which is 1 at least.
+    pub fn differing(
+        &mut self,
+        trees: [(TreeId, Option<Snapshot>); 2],
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Differing {
+        let found = self.engine.write().differing(trees, prefix, from, limit);
+        found.unwrap_or_else(|| self.all_keys(trees, prefix, from, limit))
+    }
+
+    /// The keys of two trees that have nothing in common.
+    fn all_keys(
+        &mut self,
+        trees: [(TreeId, Option<Snapshot>); 2],
+        prefix: &[u8],
+        from: &[u8],
+        limit: usize,
+    ) -> Differing {
+        let first = prefix.max(from);
+        let mut keys = Vec::new();
+        // The first key that one of them has and that is not among its `keys`.
+        let mut next: Option<Vec<u8>> = None;
+        for (tree, at) in trees {
+            let mut count = 0;
+            let from = (tree, Bound::Included(first));
+            self.run(at, from, Direction::Forward, |key, _| {
+                if !key.starts_with(prefix) {
+                    return ControlFlow::Break(());
+                }
+                if count == limit {
+                    next = Some(
+                        next.take()
+                            .map_or(key.to_vec(), |next| next.min(key.to_vec())),
+                    );
+                    return ControlFlow::Break(());
+                }
+                count += 1;
+                keys.push(key.to_vec());
+                ControlFlow::Continue(())
+            });
+        }
+        keys.retain(|key| next.as_ref().is_none_or(|next| key < next));
+        keys.sort_unstable();
+        keys.dedup();
+        Differing { keys, next }
+    }
+}

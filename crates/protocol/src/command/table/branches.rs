@@ -1,0 +1,133 @@
+//! Subcommands of BRANCH.
+
+use crate::command::argument::{integer, one_of, string, word};
+use crate::command::execution::{GateNeed, Rule};
+use crate::command::spec::{Category, CommandSpec, Flag, Group};
+
+use super::ConnectionCommand;
+
+pub(super) static BRANCH: &[CommandSpec] = &[
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|create", -3)
+        .flags(&[Flag::DenyOom, Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary(
+            "Makes a branch of all databases, from the one in use, another or a snapshot. It ends \
+             with the server. Needs --engine minuet, as all of these do.",
+        )
+        .complexity("O(D) for D databases, whatever they hold.")
+        .arguments(&[string("name"), string("origin").token("FROM").optional()]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|diff", -4)
+        .flags(&[Flag::Readonly])
+        .categories(&[])
+        .rules(&[Rule::Sliced])
+        .group(Group::Server, "0.1.0")
+        .summary(
+            "Lists the keys of the selected database that were added, removed or changed from one \
+             branch or snapshot to another, behind where to go on FROM; or counts them.",
+        )
+        .complexity("O(C) for C pages that have changed since the two parted.")
+        .arguments(&[
+            string("a"),
+            string("b"),
+            string("prefix").token("PREFIX").optional(),
+            string("key").token("FROM").optional(),
+            integer("limit").token("LIMIT").optional(),
+            word("count", "COUNT").optional(),
+        ]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|drop", 3)
+        .flags(&[Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Drops a branch, not the first one, nor the one that new connections use.")
+        .complexity("O(D) for D databases; memory is given back afterwards.")
+        .arguments(&[string("name")]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|help", 2)
+        .flags(&[Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Lists the subcommands.")
+        .complexity("O(1)"),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|info", 3)
+        .categories(&[])
+        .tips(&["nondeterministic_output"])
+        .group(Group::Server, "0.1.0")
+        .summary("Tells of a branch what it was made from, its age, whether it lasts, its keys.")
+        .complexity("O(D) for D databases.")
+        .arguments(&[string("name")]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|list", 2)
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Lists the branches: name, time of creation in ms, 1 if it outlasts the server.")
+        .complexity("O(B) for B branches."),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|main", -2)
+        .flags(&[Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Names the branch that new connections use, or chooses it.")
+        .complexity("O(1)")
+        .arguments(&[string("name").optional()]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|merge", -5)
+        .flags(&[Flag::Write, Flag::DenyOom, Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary(
+            "Does to one branch what was done to another since they parted, key by key and field \
+             by field, all of it or nothing, and names the conflicts.",
+        )
+        .complexity("O(C) for C pages that have changed since the two parted.")
+        .arguments(&[
+            string("a"),
+            string("b").token("INTO"),
+            one_of(
+                "conflict",
+                &[
+                    word("fail", "FAIL"),
+                    word("ours", "OURS"),
+                    word("theirs", "THEIRS"),
+                ],
+            )
+            .token("ON CONFLICT")
+            .optional(),
+            word("dry", "DRY RUN").optional(),
+        ]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|read", -4)
+        .flags(&[Flag::Readonly])
+        .categories(&[])
+        .rules(&[Rule::Sliced])
+        .group(Group::Server, "0.1.0")
+        .summary("Runs a command that only reads on a branch, whatever the connection uses.")
+        .complexity("That of the command.")
+        .arguments(&[
+            string("name"),
+            string("command"),
+            string("arg").optional().multiple(),
+        ]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|rename", 4)
+        .flags(&[Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Gives a branch another name.")
+        .complexity("O(1)")
+        .arguments(&[string("name"), string("new")]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|reset", 5)
+        .flags(&[Flag::Write, Flag::DenyOom, Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .gates(GateNeed::All)
+        .group(Group::Server, "0.1.0")
+        .summary("Makes a branch what a snapshot shows, and returns how many keys differed.")
+        .complexity("O(C) for C pages that have changed between the two.")
+        .arguments(&[string("name"), string("snapshot").token("TO")]),
+    CommandSpec::new(ConnectionCommand::Branch.id(), "branch|use", 3)
+        .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])
+        .categories(&[Category::Connection])
+        .group(Group::Server, "0.1.0")
+        .summary("Lets this connection work on a branch from now on, in the present.")
+        .complexity("O(1)")
+        .arguments(&[string("name")]),
+];
