@@ -64,7 +64,7 @@ mod watchers;
 pub use acknowledge::{Durability, Replicated};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Microseconds, Milliseconds, SystemClock};
-pub use commands::memory_usage;
+pub use commands::{Departing, memory_usage};
 pub use database::Database;
 pub use dump::file::FileError;
 pub use durable::{

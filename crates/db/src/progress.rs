@@ -8,7 +8,7 @@
 //! | `Replicas` | the reply: which disks, how many replicas have everything |
 //! | `Host` | the reply, which the host writes |
 //! | `Others` | the next slice, in a later turn |
-//! | `Keys`, `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
+//! | `Errand`, `Keys`, `Leave`, `Reader`, `Away` | the request again ([`Wait::runs_again`]) |
 //!
 //! During any wait, no gate and no pin is held, and nothing else of this client is executed. A new
 //! kind of wait (a key, a remote answer) is a variant here. The compiler names where a front end
@@ -65,6 +65,9 @@ pub enum Wait {
     },
     /// The host's meaning of this number (SAVE).
     Host(u64),
+    /// The host's errand for this request, which runs again when the host has something for it
+    /// (MIGRATE).
+    Errand,
     /// Other requests' turn: the command continues in slices ([`crate::Turn::slice`]).
     Others(Slices),
     /// A value at one of its keys (BLPOP): nothing was done, and it tries again when the database
@@ -159,7 +162,7 @@ impl Wait {
     #[must_use]
     pub fn runs_again(&self) -> bool {
         match self {
-            Self::Keys(_) | Self::Leave { .. } | Self::Reader | Self::Away => true,
+            Self::Errand | Self::Keys(_) | Self::Leave { .. } | Self::Reader | Self::Away => true,
             Self::Time { .. }
             | Self::Disk { .. }
             | Self::Replicas { .. }

@@ -15,6 +15,18 @@ pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + REPLICAS_MAX + 1
 /// Most replicas that one server feeds: others follow one of them.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Most clients whose MIGRATE is under way: each has a thread.
+pub const MIGRATIONS_MAX: usize = 64;
+
+/// Keys that MIGRATE sends before it waits for the answers, and after how many bytes it sends no
+/// further key.
+pub const MIGRATION_KEYS_MAX: usize = 256;
+/// See [`MIGRATION_KEYS_MAX`].
+pub const MIGRATION_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How often MIGRATE sends keys again that were written while they were under way.
+pub const MIGRATION_ROUNDS_MAX: usize = 32;
+
 /// Range of `repl-backlog-size`; `replica-log-hold` may be less.
 pub const BACKLOG_BYTES_MIN: u64 = 16 * 1024;
 /// See [`BACKLOG_BYTES_MIN`].

@@ -94,6 +94,14 @@ pub(crate) fn redacted(request: Request<'_>, index: usize) -> bool {
             .rev()
             .take(2)
             .any(|before| request.is(before, "AUTH")),
+        Some(CommandId::Host(HostCommand::Migrate)) => {
+            let follows = |word: &str, words: usize| {
+                let mut before = (6..index).rev().take(words);
+                before.any(|before| request.is(before, word))
+            };
+            let keys = (6..index).find(|at| request.is(*at, "KEYS"));
+            keys.is_none() && (follows("AUTH", 1) || follows("AUTH2", 2))
+        }
         Some(CommandId::Host(HostCommand::Config)) => {
             index >= 3
                 && index % 2 == 1

@@ -8,15 +8,15 @@
 //! Our own snapshot is dropped at the end, after an error, and when a signal ends the process. If
 //! none of that happens (SIGKILL), the server drops it after [`OWN_LIFE_S`].
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pando_db::{DumpWriter, StreamError};
-use pando_protocol::{ReplyError, Value, ValueDecoder};
+use pando_protocol::{ReplyError, Value};
 use thiserror::Error;
 
+use crate::peer::{Peer, PeerError};
 use crate::progress::DumpProgress;
 use crate::shared::lock;
 use crate::signals;
@@ -28,9 +28,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Seconds after which our snapshot is dropped automatically.
 const OWN_LIFE_S: u64 = 24 * 60 * 60;
-
-/// Bytes read at a time.
-const READ_BYTES: usize = 256 * 1024;
 
 /// What to dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +162,7 @@ fn dump_snapshot(peer: &mut Peer, name: &str, out: impl Write) -> Result<u64, Ru
             if is_last {
                 break;
             }
-            portion = Portion::of(peer.receive("KDUMP")?)?;
+            portion = Portion::of(peer.answer_to("KDUMP")?)?;
         }
     }
     progress.end();
@@ -308,15 +305,8 @@ impl Server {
             address: self.address.clone(),
             error,
         };
-        let mut found = Err(io::Error::other("the name has no address"));
-        for address in self.address.to_socket_addrs().map_err(unreachable)? {
-            found = TcpStream::connect_timeout(&address, CONNECT_PATIENCE);
-            if found.is_ok() {
-                break;
-            }
-        }
-        let stream = found.map_err(unreachable)?;
-        let mut peer = Peer::of(stream).map_err(RunningError::Broken)?;
+        let found = Peer::connect(&self.address, CONNECT_PATIENCE, PATIENCE);
+        let mut peer = found.map_err(unreachable)?;
         if !self.password.is_empty() {
             peer.ask(&[b"AUTH", &self.password])?;
         }
@@ -324,71 +314,39 @@ impl Server {
     }
 }
 
-/// A connection to a server.
-struct Peer {
-    stream: TcpStream,
-    decoder: ValueDecoder,
-    input: Box<[u8]>,
-    /// The part of `input` that was received and not decoded.
-    left: std::ops::Range<usize>,
+/// Asks a running server: its error replies are errors here.
+trait Ask {
+    /// Sends a request and returns its reply.
+    fn ask(&mut self, words: &[&[u8]]) -> Result<Value, RunningError>;
+
+    /// The next reply, which belongs to `command`.
+    fn answer_to(&mut self, command: &str) -> Result<Value, RunningError>;
 }
 
-impl Peer {
-    fn of(stream: TcpStream) -> io::Result<Self> {
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            stream,
-            decoder: ValueDecoder::new(),
-            input: vec![0; READ_BYTES].into(),
-            left: 0..0,
-        })
-    }
-
-    /// Sends a request and returns its reply; a server's error reply is an error.
+impl Ask for Peer {
     fn ask(&mut self, words: &[&[u8]]) -> Result<Value, RunningError> {
         self.send(words)?;
         // Arguments may be secrets; subcommands are not.
         let shown = if words[0] == b"SNAPSHOT" { 2 } else { 1 };
-        self.receive(&String::from_utf8_lossy(&words[..shown].join(&b' ')))
+        self.answer_to(&String::from_utf8_lossy(&words[..shown].join(&b' ')))
     }
 
-    fn send(&mut self, words: &[&[u8]]) -> Result<(), RunningError> {
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            request.extend_from_slice(word);
-            request.extend_from_slice(b"\r\n");
-        }
-        self.stream.write_all(&request).map_err(broken)
-    }
-
-    /// The next reply, which belongs to `command`.
-    fn receive(&mut self, command: &str) -> Result<Value, RunningError> {
-        loop {
-            let mut input = &self.input[self.left.clone()];
-            let reply = self.decoder.next(&mut input)?;
-            self.left.start = self.left.end - input.len();
-            match reply {
-                Some(Value::Error(answer)) => return Err(refusal(command, &answer)),
-                Some(reply) => return Ok(reply),
-                None => {}
-            }
-            match self.stream.read(&mut self.input) {
-                Ok(0) => return Err(RunningError::Closed),
-                Ok(bytes) => self.left = 0..bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(broken(error)),
-            }
+    fn answer_to(&mut self, command: &str) -> Result<Value, RunningError> {
+        match self.receive()? {
+            Value::Error(answer) => Err(refusal(command, &answer)),
+            reply => Ok(reply),
         }
     }
 }
 
-fn broken(error: io::Error) -> RunningError {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => RunningError::Silent,
-        _ => RunningError::Broken(error),
+impl From<PeerError> for RunningError {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Broken(error) => Self::Broken(error),
+            PeerError::Closed => Self::Closed,
+            PeerError::Silent => Self::Silent,
+            PeerError::Foreign(error) => Self::Foreign(error),
+        }
     }
 }
 

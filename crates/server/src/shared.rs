@@ -28,6 +28,7 @@ use crate::config::{Config, LogLevel, Target};
 use crate::keeper::Keeper;
 use crate::latency::LatencyMonitor;
 use crate::limits;
+use crate::migration::Migrations;
 use crate::monitor::Monitors;
 use crate::process;
 use crate::recorder::WorkerRecorder;
@@ -71,6 +72,7 @@ pub struct Shared {
     pub(crate) monitors: Monitors,
     pub(crate) sampler: Sampler,
     pub(crate) keeper: Keeper,
+    pub(crate) migrations: Migrations,
     pub(crate) replication: Replication,
     mailboxes: Box<[OnceLock<Arc<dyn WorkerMailbox>>]>,
     listening: OnceLock<Listening>,
@@ -101,6 +103,7 @@ impl Shared {
             monitors: Monitors::default(),
             sampler: Sampler::default(),
             keeper: Keeper::default(),
+            migrations: Migrations::default(),
             replication: Replication::default(),
             failure: OnceLock::new(),
             mailboxes: (0..config.threads).map(|_| OnceLock::new()).collect(),
@@ -247,6 +250,7 @@ impl Shared {
     /// Forgets a connection that has ended; its worker calls this once.
     pub fn disconnect(&self, record: &ClientRecord) {
         self.registry.remove(record.id());
+        drop(self.migrations.take(record.id()));
         if record.has(ClientFlag::Monitor) {
             self.monitors.remove(record.id());
         }

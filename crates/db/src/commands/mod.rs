@@ -32,7 +32,7 @@ use crate::keyspace::Keyspace;
 use crate::progress::Handled;
 
 pub(crate) use keys::again;
-pub use keys::memory_usage;
+pub use keys::{Departing, memory_usage};
 
 /// Runs a command on the keyspace.
 #[inline]

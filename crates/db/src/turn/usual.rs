@@ -117,8 +117,8 @@ pub(super) fn answer(
     reply: &mut Reply<'_>,
     host: &mut impl Host,
 ) -> Progress {
-    if let Ok(Progress::Waits(Wait::Keys(_))) = result {
-        // It has done nothing, and runs again.
+    if let Ok(Progress::Waits(Wait::Keys(_) | Wait::Errand)) = result {
+        // It is not answered, and runs again.
         return result.unwrap_or(Progress::Done);
     }
     write_error(start, reply, &result);

@@ -190,6 +190,7 @@ impl Connection {
                 | Wait::Keys(_)
                 | Wait::Replicas { .. }
                 | Wait::Host(_)
+                | Wait::Errand
                 | Wait::Reader
                 | Wait::Away,
             ) => {

@@ -82,7 +82,10 @@ fn describe(spec: &CommandSpec, reply: &mut Reply<'_>) {
 /// First key, last key and step in the form from before key specifications, which has no word for
 /// counted keys.
 fn key_range(specs: &[KeySpec]) -> (i64, i64, i64) {
-    let specs = || specs.iter().filter(|keys| !keys.counted);
+    let specs = || {
+        let fixed = |keys: &&KeySpec| !keys.counted && keys.keyword.is_none();
+        specs.iter().filter(fixed)
+    };
     let Some(first) = specs().map(|keys| i64::from(keys.first)).min() else {
         return (0, 0, 0);
     };
@@ -106,7 +109,8 @@ fn describe_keys(keys: &KeySpec, reply: &mut Reply<'_>) {
         reply.bulk(note);
     }
     reply.bulk("flags");
-    reply.set(1 + keys.effects.len() + usize::from(keys.variable));
+    let incomplete = keys.keyword.is_some_and(|keyword| keyword.told_from < 0);
+    reply.set(1 + keys.effects.len() + usize::from(keys.variable) + usize::from(incomplete));
     reply.simple(keys.access.text());
     for effect in keys.effects.iter() {
         reply.simple(effect.text());
@@ -114,18 +118,36 @@ fn describe_keys(keys: &KeySpec, reply: &mut Reply<'_>) {
     if keys.variable {
         reply.simple("variable_flags");
     }
+    if incomplete {
+        reply.simple("incomplete");
+    }
     reply.bulk("begin_search");
-    search(reply, "index", &[("index", i64::from(keys.first))]);
+    match keys.keyword {
+        None => search(reply, "index", &[("index", i64::from(keys.first))]),
+        Some(keyword) => {
+            reply.map(2);
+            reply.bulk("type");
+            reply.bulk("keyword");
+            reply.bulk("spec");
+            reply.map(2);
+            reply.bulk("keyword");
+            reply.bulk(keyword.word);
+            reply.bulk("startfrom");
+            reply.integer(keyword.told_from.into());
+        }
+    }
     reply.bulk("find_keys");
     let (last, step) = (i64::from(keys.last), i64::from(keys.step));
     if keys.counted {
         let fields = [("keynumidx", 0), ("firstkey", 1), ("keystep", step)];
         return search(reply, "keynum", &fields);
     }
+    let half = keys.keyword.is_some_and(|keyword| keyword.divisor > 1);
+    let limit = if half { 2 } else { 0 };
     search(
         reply,
         "range",
-        &[("lastkey", last), ("keystep", step), ("limit", 0)],
+        &[("lastkey", last), ("keystep", step), ("limit", limit)],
     );
 }
 

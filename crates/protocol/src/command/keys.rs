@@ -3,6 +3,7 @@
 //! Keys are at places that follow from the number of arguments, or from an argument that says how
 //! many there are; what a command does to a key may depend on options ([`KeySpec::variable`]).
 
+use std::ops::Range;
 use std::slice;
 
 use super::spec::words;
@@ -62,6 +63,8 @@ pub struct KeySpec {
     pub step: u8,
     /// Whether the argument at `first` is the number of the keys that follow it.
     pub counted: bool,
+    /// If the keys follow a word: then `first` is where the word is looked for.
+    pub keyword: Option<Keyword>,
     /// What may be done to the keys.
     pub access: KeyAccess,
     /// What may be done to their data.
@@ -70,6 +73,17 @@ pub struct KeySpec {
     pub variable: bool,
     /// An explanation for COMMAND INFO.
     pub note: Option<&'static str>,
+}
+
+/// A word that keys follow, to the end of the request. A request that has it has no other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keyword {
+    /// In upper case.
+    pub word: &'static str,
+    /// Where COMMAND INFO says that one may look for it; -2 is the last argument but one.
+    pub told_from: i8,
+    /// 2: only the first half of what follows is keys.
+    pub divisor: u8,
 }
 
 impl KeySpec {
@@ -81,6 +95,7 @@ impl KeySpec {
             last,
             step,
             counted: false,
+            keyword: None,
             access,
             effects: KeyEffects::of(effects),
             variable: false,
@@ -115,6 +130,18 @@ impl KeySpec {
         keys
     }
 
+    /// All arguments behind a word, which is at `first` or later.
+    pub(super) const fn behind(
+        keyword: Keyword,
+        first: u8,
+        access: KeyAccess,
+        effects: &[KeyEffect],
+    ) -> Self {
+        let mut keys = Self::new(first, -1, 1, access, effects);
+        keys.keyword = Some(keyword);
+        keys
+    }
+
     /// Every second argument from `first` on.
     pub(super) const fn pairs(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
         Self::new(first, -1, 2, access, effects)
@@ -130,25 +157,54 @@ impl KeySpec {
         self
     }
 
-    /// The index of the first key.
+    /// The indexes of its keys in a request of `arguments` arguments.
     #[inline]
-    fn start(&self) -> usize {
-        usize::from(self.first) + usize::from(self.counted)
-    }
-
-    /// The index after the last key in a request of `arguments` arguments, `count` of which are the
-    /// counted keys.
-    #[inline]
-    fn end(&self, arguments: usize, count: usize) -> usize {
-        if self.counted {
-            self.start().saturating_add(count).min(arguments)
+    fn span(&self, arguments: usize, said: Said) -> Range<usize> {
+        let first = usize::from(self.first);
+        let end = if let Some(keyword) = self.keyword {
+            let Some(start) = said.behind else {
+                return 0..0;
+            };
+            return start..start + (arguments - start) / usize::from(keyword.divisor);
+        } else if said.behind.is_some() {
+            return 0..0;
+        } else if self.counted {
+            return first + 1..(first + 1).saturating_add(said.count).min(arguments);
         } else if self.last < 0 {
             // -1 is the last argument.
             arguments.saturating_sub(self.last.unsigned_abs() as usize - 1)
         } else {
-            let end = usize::from(self.first) + self.last.unsigned_abs() as usize + 1;
-            end.min(arguments)
+            (first + self.last.unsigned_abs() as usize + 1).min(arguments)
+        };
+        first..end
+    }
+}
+
+/// What a request itself says of its keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// How many counted ones there are; 0 when that makes no sense.
+    count: usize,
+    /// The index behind the keyword.
+    behind: Option<usize>,
+}
+
+impl Said {
+    #[inline]
+    fn of(specs: &[KeySpec], request: Request<'_>) -> Self {
+        let mut said = Self::default();
+        for keys in specs {
+            let first = usize::from(keys.first);
+            if let Some(keyword) = keys.keyword {
+                let mut indexes = first..request.len();
+                let at = indexes.find(|index| request.is(*index, keyword.word));
+                said.behind = at.map(|index| index + 1);
+            } else if keys.counted {
+                let count = request.get(first).and_then(number::parse_u64);
+                said.count = usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX);
+            }
         }
+        said
     }
 }
 
@@ -170,27 +226,22 @@ pub fn keys(spec: &CommandSpec, request: Request<'_>) -> Keys {
     Keys {
         specs: spec.keys.iter(),
         arguments: request.len(),
-        count: count_of(spec.keys, request),
+        said: Said::of(spec.keys, request),
         next: 0,
         end: 0,
         step: 1,
     }
 }
 
-/// How many counted keys the request says to have; 0 when that makes no sense.
-#[inline]
-fn count_of(specs: &[KeySpec], request: Request<'_>) -> usize {
-    let counted = specs.iter().find(|keys| keys.counted);
-    let text = counted.and_then(|keys| request.get(usize::from(keys.first)));
-    let count = text.and_then(number::parse_u64).unwrap_or(0);
-    usize::try_from(count).unwrap_or(usize::MAX)
-}
-
 /// The index of the first argument of `request` that is a key.
 #[must_use]
 #[inline]
 pub fn first_key(spec: &CommandSpec, request: Request<'_>) -> Option<usize> {
-    let first = spec.keys.first()?.start();
+    let keys = spec.keys.first()?;
+    if keys.keyword.is_some() {
+        return self::keys(spec, request).next();
+    }
+    let first = usize::from(keys.first) + usize::from(keys.counted);
     (first < request.len()).then_some(first)
 }
 
@@ -200,8 +251,7 @@ pub struct Keys {
     /// The series that have not begun.
     specs: slice::Iter<'static, KeySpec>,
     arguments: usize,
-    /// Keys that the request counts itself.
-    count: usize,
+    said: Said,
     /// The series that has.
     next: usize,
     end: usize,
@@ -215,8 +265,8 @@ impl Iterator for Keys {
     fn next(&mut self) -> Option<usize> {
         while self.next >= self.end {
             let keys = self.specs.next()?;
-            self.next = keys.start();
-            self.end = keys.end(self.arguments, self.count);
+            let span = keys.span(self.arguments, self.said);
+            (self.next, self.end) = (span.start, span.end);
             self.step = usize::from(keys.step);
         }
         let index = self.next;
@@ -228,7 +278,7 @@ impl Iterator for Keys {
 /// The keys of `request` with what it may do to each (COMMAND GETKEYSANDFLAGS).
 pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item = KeyUse> + use<> {
     let specs: &'static [KeySpec] = spec.keys;
-    let (arguments, count) = (request.len(), count_of(specs, request));
+    let (arguments, said) = (request.len(), Said::of(specs, request));
     let varied = specs
         .iter()
         .any(|keys| keys.variable)
@@ -239,7 +289,7 @@ pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item 
             Some(varied) if keys.variable => varied,
             _ => (keys.access, keys.effects),
         };
-        let indexes = keys.start()..keys.end(arguments, count);
+        let indexes = keys.span(arguments, said);
         indexes
             .step_by(usize::from(keys.step))
             .map(move |index| KeyUse {
@@ -328,6 +378,11 @@ mod tests {
             ("MEMORY USAGE k SAMPLES 5", "k:RO"),
             ("KRANGE - +", ""),
             ("SINTERCARD 2 a b LIMIT 1", "a:RO+access b:RO+access"),
+            ("MIGRATE h 1 a 0 9 COPY", "a:RW+access+delete"),
+            (
+                "MIGRATE h 1 x 0 9 COPY keys a b",
+                "a:RW+access+delete b:RW+access+delete",
+            ),
             ("SINTERCARD 9 a b", "a:RO+access b:RO+access"),
             ("SINTERCARD x a b", ""),
             ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),

@@ -72,6 +72,19 @@ pub(crate) enum AdminError {
     )]
     CachingWithoutTracking,
 
+    // MIGRATE.
+    #[error("ERR When using MIGRATE KEYS option, the key argument must be set to the empty string")]
+    MigrateKeys,
+    #[error("ERR MIGRATE waits for another server, which cannot be done inside MULTI")]
+    MigrateInMulti,
+    #[error("ERR too many keys are being migrated by other clients: try again later")]
+    TooManyMigrations,
+    #[error(
+        "ERR a key was written again and again while it was migrated: the other server has an \
+         older value of it"
+    )]
+    MigrateChanged,
+
     // The server.
     #[error(
         "ERR unknown subcommand or wrong number of arguments for '{subcommand}'. Try {command} \

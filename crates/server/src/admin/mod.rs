@@ -15,6 +15,8 @@
 //! - A second MONITOR on a connection answers `+OK` (Redis: nothing), and CLIENT REPLY OFF inside
 //!   EXEC silences the whole reply (Redis: what follows in it).
 //! - DEBUG SLEEP holds back its own connection only.
+//! - MIGRATE holds back its own connection only, and is refused in MULTI. Keys move one after
+//!   another.
 //! - Latencies are end to end, not times of execution (see `recorder`).
 //! - HELP has its own words; reports for people (the DOCTORs, MALLOC-STATS) too.
 //!
@@ -31,6 +33,7 @@ mod info;
 mod latency;
 pub(crate) mod memcached;
 mod memory;
+mod migrate;
 mod persistence;
 pub(crate) mod replication;
 mod scripting;
@@ -115,6 +118,7 @@ pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Hand
         HostCommand::Latency => latency::execute(call),
         HostCommand::Lolwut => info::lolwut(call),
         HostCommand::Memory => memory::execute(call),
+        HostCommand::Migrate => migrate::migrate(call),
         HostCommand::Module => scripting::module(call),
         HostCommand::Monitor => client::monitor(call),
         HostCommand::Preplicate => replication::preplicate(call),

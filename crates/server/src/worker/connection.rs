@@ -200,9 +200,9 @@ impl Connection {
     }
 
     /// Whether it waits for something that nobody needs once the peer has gone. A long command is
-    /// finished: it may write.
+    /// finished, and so is an errand: they may write.
     pub(crate) fn waits_in_vain(&self) -> bool {
-        let in_vain = |wait: &Wait| !matches!(wait, Wait::Others(_));
+        let in_vain = |wait: &Wait| !matches!(wait, Wait::Others(_) | Wait::Errand);
         self.flags.read_closed && self.wait().is_some_and(in_vain)
     }
 

@@ -6,6 +6,7 @@
 //! | `Disk` | `Durable`, `Due`, `Unblocked` | the reply to WAITAOF |
 //! | `Replicas` | `Replicated`, `Due`, `Unblocked` | the reply to WAIT or WAITAOF |
 //! | `Host` | `Saved` | the reply to SAVE |
+//! | `Errand` | `Errand` | the request is executed again |
 //! | `Others` | `Over`, after the last slice | nothing: the last slice wrote the reply |
 //! | `Keys` | `Ready`, `Due`, `Unblocked` | the request is executed again, and says what came of it |
 //! | `Leave` | `Due`, `Look` | the request is executed again |
@@ -59,6 +60,8 @@ pub(super) enum Event {
     Replicated((bool, usize)),
     /// The keeper has met its request.
     Saved(Result<(), AdminError>),
+    /// The host has something for it.
+    Errand,
     /// Its last slice is done.
     Over,
     /// A pause has ended or changed.
@@ -76,6 +79,7 @@ pub(crate) struct Waiters {
     leave: Vec<usize>,
     replicas: Vec<usize>,
     host: Vec<usize>,
+    errands: Vec<usize>,
     /// A connection has begun to wait for replicas, or a reply has.
     pub(super) recount: bool,
 }
@@ -120,6 +124,10 @@ impl Places<'_> {
             }
             Wait::Host(_) => {
                 self.waiters.host.push(slot);
+                None
+            }
+            Wait::Errand => {
+                self.waiters.errands.push(slot);
                 None
             }
             Wait::Replicas { timeout, .. } => {
@@ -192,6 +200,7 @@ impl Worker {
             }
             (Wait::Keys(_), Event::Ready)
             | (Wait::Others(_), Event::Over)
+            | (Wait::Errand, Event::Errand)
             | (Wait::Leave { .. }, Event::Due | Event::Look)
             | (Wait::Away, Event::Due) => Answer::Nothing,
             _ => return,
@@ -218,12 +227,14 @@ impl Worker {
         queue_up(slot, connection, &mut self.queue);
     }
 
-    /// An event that many may wait for: checks those that wait for permission, or for a checkpoint.
+    /// An event that many may wait for: checks those that wait for permission, for a checkpoint, or
+    /// for the host's errand.
     pub(super) fn resume_all(&mut self) {
         for slot in std::mem::take(&mut self.waiters.leave) {
             self.resume(slot, Event::Look);
         }
         self.recount_replicas();
+        self.resume_errands();
         for slot in std::mem::take(&mut self.waiters.host) {
             let connection = self.connections.get(slot);
             let Some(&Wait::Host(request)) = connection.and_then(Connection::wait) else {
@@ -235,6 +246,23 @@ impl Worker {
                     let result = result.map_err(|reason| AdminError::save_failed(&reason));
                     self.resume(slot, Event::Saved(result));
                 }
+            }
+        }
+    }
+
+    /// Checks those whose errand the host may have run.
+    fn resume_errands(&mut self) {
+        for slot in std::mem::take(&mut self.waiters.errands) {
+            let connection = self.connections.get(slot);
+            let Some((Wait::Errand, client)) =
+                connection.and_then(|it| Some((it.wait()?, it.client.id)))
+            else {
+                continue;
+            };
+            if self.shared.migrations.is_answered(client) {
+                self.resume(slot, Event::Errand);
+            } else {
+                self.waiters.errands.push(slot);
             }
         }
     }

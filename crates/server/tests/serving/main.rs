@@ -16,6 +16,7 @@ mod kept;
 mod lasting;
 mod malformed;
 mod memcached;
+mod migration;
 mod pooled;
 mod process;
 mod replicated;

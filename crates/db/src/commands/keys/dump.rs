@@ -1,10 +1,13 @@
 //! DUMP, a value in Redis' format, and KDUMP, keys in that of `pando dump`.
 
+use pando_engine::{Decision, TreeId, ValueRef, ValueVersion};
 use pando_protocol::{Reply, Request};
 
+use crate::clock::Milliseconds;
 use crate::dump::{self, Form};
 use crate::encoding;
 use crate::entries::{self, DumpPosition, Portion};
+use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::{Handled, Progress};
@@ -15,17 +18,54 @@ pub(super) fn dump(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let payload = keyspace.read(request.arg(1), |value| {
-        value.map(|value| {
-            let form = Form::of_encoding(encoding::name(&value));
-            dump::encode(value.body, form)
-        })
-    });
+    let payload = keyspace.read(request.arg(1), |value| value.as_ref().map(encode));
     match payload {
         Some(payload) => reply.bulk(payload),
         None => reply.null(),
     }
     Ok(Progress::Done)
+}
+
+/// A value that is on its way to another server (MIGRATE).
+#[derive(Debug)]
+pub struct Departing {
+    /// The value in the format of DUMP.
+    pub payload: Vec<u8>,
+    /// How long it lives; none: for ever.
+    pub left: Option<Milliseconds>,
+    tree: TreeId,
+    version: ValueVersion,
+}
+
+impl Departing {
+    /// Takes the value of the key, which stays where it is. `None`: there is none. O(size).
+    pub fn take(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<Self> {
+        let (now, tree) = (keyspace.now(), keyspace.view.key(key).tree);
+        keyspace.read(key, |value| {
+            value.map(|value| Self {
+                payload: encode(&value),
+                left: value.attributes.deadline.map(|deadline| deadline.left(now)),
+                tree,
+                version: value.version,
+            })
+        })
+    }
+
+    /// Removes the key if it has this very value; returns whether it does not have another one now.
+    pub fn leave(&self, keyspace: &mut Keyspace<'_>, key: &[u8]) -> Result<bool, CommandError> {
+        if keyspace.view.key(key).tree != self.tree {
+            return Ok(!keyspace.look(key, |value| value.is_some()));
+        }
+        keyspace.try_update(key, |old| match old {
+            None => Ok((Decision::Keep, true)),
+            Some(old) if old.version == self.version => Ok((Decision::Remove, true)),
+            Some(_) => Ok((Decision::Keep, false)),
+        })
+    }
+}
+
+fn encode(value: &ValueRef<'_>) -> Vec<u8> {
+    dump::encode(value.body, Form::of_encoding(encoding::name(value)))
 }
 
 /// A portion of the database's keys in the form of `pando dump`: where to continue (0 at the end),

@@ -18,6 +18,7 @@ use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::{Handled, Progress, Slice};
 
+pub use dump::Departing;
 pub use look::memory_usage;
 
 use expire::Time;

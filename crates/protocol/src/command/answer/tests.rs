@@ -64,7 +64,13 @@ fn line_of(entry: &Value) -> String {
 
 fn key_text(keys: &Value) -> String {
     let range = field(field(keys, "find_keys"), "spec");
-    let first = field(field(field(keys, "begin_search"), "spec"), "index");
+    let begin = field(field(keys, "begin_search"), "spec");
+    let first = if text(field(field(keys, "begin_search"), "type")) == "keyword" {
+        let (word, from) = (field(begin, "keyword"), field(begin, "startfrom"));
+        format!("{}@{from}", text(word))
+    } else {
+        field(begin, "index").to_string()
+    };
     let flags = texts(field(keys, "flags")).join("+");
     let step = field(range, "keystep");
     if text(field(field(keys, "find_keys"), "type")) == "keynum" {

@@ -1,8 +1,9 @@
 //! Commands that the host runs: connections, settings, the state of the server.
 
-use crate::command::argument::{block, double, integer, one_of, string, word};
+use crate::command::argument::{block, double, integer, key, one_of, string, word};
 use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
+use crate::command::keys::{KeyAccess, KeyEffect, KeySpec, Keyword};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
 use super::containers::{
@@ -28,6 +29,7 @@ family! {
         Latency,
         Lolwut,
         Memory,
+        Migrate,
         Module,
         Monitor,
         Preplicate,
@@ -44,6 +46,9 @@ family! {
         Waitaof,
     }
 }
+
+/// What MIGRATE does to a key.
+const MOVED: &[KeyEffect] = &[KeyEffect::Access, KeyEffect::Delete];
 
 /// In the order of [`HostCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
@@ -214,6 +219,60 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Holds the commands about memory.")
         .complexity("Depends on the subcommand.")
         .subcommands(MEMORY),
+    CommandSpec::new(HostCommand::Migrate.id(), "migrate", -6)
+        .flags(&[Flag::Write, Flag::MovableKeys])
+        .categories(&[Category::Keyspace, Category::Dangerous])
+        .keys(&[
+            KeySpec::one(3, KeyAccess::ReadWrite, MOVED),
+            KeySpec::behind(
+                Keyword {
+                    word: "KEYS",
+                    told_from: -2,
+                    divisor: 1,
+                },
+                6,
+                KeyAccess::ReadWrite,
+                MOVED,
+            ),
+        ])
+        .tips(&["nondeterministic_output"])
+        .group(Group::Generic, "2.6.0")
+        .summary("Moves keys to another server, of Pando or Redis.")
+        .complexity("O(N) for N bytes of the values, here and there. Other clients do not wait.")
+        .history(&[
+            changed("3.0.0", "Took `COPY` and `REPLACE`."),
+            changed("3.0.6", "Took `KEYS`."),
+            changed("4.0.7", "Took `AUTH`."),
+            changed("6.0.0", "Took `AUTH2`."),
+        ])
+        .arguments(&[
+            string("host"),
+            string("port"),
+            one_of(
+                "key-selector",
+                &[key("key", 0), word("empty-string", "\"\"")],
+            ),
+            integer("destination-db"),
+            integer("timeout"),
+            word("copy", "COPY").optional(),
+            word("replace", "REPLACE").optional(),
+            one_of(
+                "authentication",
+                &[
+                    string("auth").token("AUTH"),
+                    block(
+                        "auth2",
+                        &[
+                            word("auth2", "AUTH2"),
+                            string("username"),
+                            string("password"),
+                        ],
+                    ),
+                ],
+            )
+            .optional(),
+            key("keys", 0).token("KEYS").optional().multiple(),
+        ]),
     CommandSpec::new(HostCommand::Module.id(), "module", -2)
         .categories(&[])
         .group(Group::Server, "4.0.0")
