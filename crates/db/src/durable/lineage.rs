@@ -80,9 +80,21 @@ impl Lineage {
         self
     }
 
-    /// The histories of data that were here since the database was opened, and are no longer.
-    pub(crate) fn former_data(&self) -> &[u128] {
-        &self.replaced
+    /// The histories of data that were here since the database was opened, and are no longer, the
+    /// newest of them, and the history of another database that these data came from; 0: from none.
+    pub(crate) fn ancestors(&self, came_from: u128) -> Vec<u128> {
+        let mut all = self.replaced.clone();
+        if came_from != 0 {
+            all.push(came_from);
+        }
+        let many = all.len().saturating_sub(limits::HISTORIES_MAX);
+        all.drain(..many);
+        all
+    }
+
+    /// Whether it is a history of these data, whatever counts of it.
+    pub(crate) fn knows(&self, history: u128) -> bool {
+        history == self.present || self.past.iter().any(|(former, _)| *former == history)
     }
 
     /// The history of what is written now.
@@ -224,13 +236,18 @@ mod tests {
             let next = last.replaced(LogEpoch(begins));
             let at = (last.present(), LogEpoch(begins));
             assert_eq!(next.place(at, LogEpoch(200)), Place::Elsewhere);
-            assert_eq!(next.former_data().last(), Some(&last.present()));
+            assert_eq!(next.ancestors(0).last(), Some(&last.present()));
             last = next;
         }
-        assert_eq!(last.former_data().len(), limits::HISTORIES_MAX);
-        assert_eq!(last.former_data()[0], 4);
+        assert_eq!(last.ancestors(0).len(), limits::HISTORIES_MAX);
+        assert_eq!(last.ancestors(0)[0], 4);
+        let ancestors = last.ancestors(7);
+        assert_eq!(ancestors.len(), limits::HISTORIES_MAX);
+        assert_eq!(ancestors.last(), Some(&7));
+        assert!(last.knows(last.present()) && !last.knows(7));
+        assert!(lineage().knows(2) && lineage().knows(4) && !lineage().knows(5));
         let (read, _) = Lineage::parse(&last.encode(1)).expect("it is whole");
-        assert_eq!(read.former_data(), []);
+        assert_eq!(read.ancestors(0), []);
     }
 
     #[test]

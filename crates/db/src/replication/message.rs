@@ -15,7 +15,8 @@
 //! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
 //! ahead; 8: the replica is to take these trees, since it knows others. Its history and position
 //! are those at which the stream begins. The former histories are those of data that this database
-//! had since it was opened, and has replaced.
+//! had since it was opened, and has replaced, and last the one of another database that its data
+//! came from.
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
@@ -79,7 +80,8 @@ pub(super) struct Hello {
     pub(super) changes: u64,
     /// The tree of each database, as records name it.
     pub(super) trees: Vec<TreeId>,
-    /// The histories of data that were there since the database was opened, and are no longer.
+    /// The histories of data that were there since the database was opened, and are no longer, and
+    /// the one that the data came from.
     pub(super) former: Vec<u128>,
 }
 

@@ -325,9 +325,7 @@ impl Replica {
         if !hello.begins.copies() {
             return self.go_on(hello);
         }
-        let came_from = lock(&database.standing).history;
-        let own = came_from != hello.history && !hello.former.contains(&came_from);
-        if hello.began_empty && own && database.keys() > 0 && !self.forced {
+        if hello.began_empty && database.keys() > 0 && !self.forced && !self.shares(hello) {
             return Err(ReplicationError::Empty);
         }
         self.give_up();
@@ -339,6 +337,15 @@ impl Replica {
         (self.history, self.position) = (hello.history, hello.position);
         self.at = hello.position;
         Ok(())
+    }
+
+    /// Whether these data came from where that database's came from, or that one's from here.
+    fn shares(&self, hello: &Hello) -> bool {
+        let database = self.session.database();
+        let came_from = lock(&database.standing).history;
+        let lineage = lock(&database.lineage);
+        let mut theirs = hello.former.iter().chain([&hello.history]);
+        theirs.any(|history| *history == came_from || lineage.knows(*history))
     }
 
     /// Goes on behind the position that it named.

@@ -186,6 +186,7 @@ impl Source {
             None if adopt.is_some() => Begins::BehindOther,
             None => Begins::Behind,
         };
+        let came_from = lock(&database.standing).history;
         let lineage = lock(&database.lineage);
         let hello = Hello {
             history: lineage.owner(self.cursor),
@@ -194,7 +195,7 @@ impl Source {
             position: self.cursor,
             changes,
             trees: adopt.unwrap_or_else(|| trees.clone()),
-            former: lineage.former_data().to_vec(),
+            former: lineage.ancestors(came_from),
         };
         drop(lineage);
         hello.put(out);

@@ -199,6 +199,38 @@ fn a_restart_and_a_promotion_cost_no_full_copy() {
     go_on(&one, [&two, &kept("top")]);
 }
 
+/// One that began empty, took a copy and was promoted does not look empty to whom it had it from.
+#[test]
+fn an_old_primary_that_is_ahead_takes_a_copy_of_a_replica_that_began_empty() {
+    let folder = Folder::new();
+    let kept = |name: &str| {
+        let data = folder.path(name).display().to_string();
+        TestServer::start(&["--durability", "interval", "--data-dir", &data])
+    };
+    let (top, below) = (kept("top"), kept("below"));
+    ok(&top, &["SET", "k", "both"]);
+    follow(&below, top.address);
+    wait_until_same(&top, &below);
+    ok(&below, &["REPLICAOF", "NO", "ONE"]);
+    ok(&below, &["SET", "promoted", "yes"]);
+    let mut connection = top.connection();
+    ask(&mut connection, &["SET", "ahead", "lost"]).unwrap();
+    ask(&mut connection, &["WAITAOF", "1", "0", "0"]).unwrap();
+    top.signal("KILL");
+    top.wait();
+    let top = kept("top");
+    follow(&top, below.address);
+    wait_until_same(&below, &top);
+    wait_for_link(&top);
+    assert_eq!(info(&top, "master_full_copies"), "1");
+    // A stranger that began empty is refused all the same.
+    let stranger = kept("stranger");
+    follow(&below, stranger.address);
+    below.wait_until("the stranger is refused", || {
+        info(&below, "master_link_error").contains("began empty")
+    });
+}
+
 /// A proxy in front of a server. It cuts each connection after so many bytes, wherever that is.
 struct Proxy {
     address: SocketAddr,
