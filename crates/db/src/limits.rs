@@ -48,7 +48,7 @@ pub const REPLICATION_FRAME_BYTES: usize = 64 * 1024;
 pub const REPLICATION_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024 * 1024 - 1;
 
 /// How long a replica that is behind waits for what was written to be in files.
-pub(crate) const FILES_PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const FILES_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Former histories that a database remembers: a replica that was away for more openings takes a
 /// full copy.

@@ -99,8 +99,9 @@ pub(super) fn read_behind(database: &Database, epoch: LogEpoch) -> Option<FiledE
     (filed.start() == epoch && !filed.is_empty()).then_some(filed)
 }
 
-/// Ends the epoch, and waits until what was written is in files; without them does no more. A disk
-/// that takes too long costs a full copy.
+/// Ends the epoch, and waits until what was written is in files; without them does no more. A full
+/// copy would wait for the same disk (FW3 durable-above), so only one that has failed, or that
+/// takes very long, costs one.
 fn wait_for_files(database: &Database) {
     database.end_epoch();
     let Some(durable) = &database.durable else {
@@ -108,8 +109,11 @@ fn wait_for_files(database: &Database) {
     };
     let written = durable.log.newest_written();
     let began = Instant::now();
-    while !database.want_durable(written) && began.elapsed() < limits::FILES_PATIENCE {
-        durable.wait_for_durable(limits::FILES_PATIENCE / 100);
+    while !database.want_durable(written)
+        && database.acknowledgement.accepts_writes()
+        && began.elapsed() < limits::FILES_PATIENCE
+    {
+        durable.wait_for_durable(limits::FILES_PATIENCE / 1000);
     }
 }
 

@@ -79,15 +79,22 @@ struct Link<'a> {
 /// Follows whatever target there is, until the server stops.
 pub(super) fn run(replication: &Replication, shared: &Arc<Shared>) {
     let mut replica = None;
+    let mut departures = 0;
     loop {
         let mut state = lock(&replication.state);
         while state.target.is_none() && !state.stop {
-            // Its session and its position are given up with it.
+            // Its session is given up with it.
             replica = None;
             state = replication.wait(state, Duration::from_hours(1));
         }
         if state.stop {
             return;
+        }
+        if state.departures != departures {
+            // So is its position, also if the next target came before this thread saw that there
+            // was none: what was written in between nobody above has.
+            departures = state.departures;
+            replica = None;
         }
         let (target, change) = (state.target.clone(), state.changes);
         drop(state);

@@ -123,8 +123,9 @@ struct State {
     target: Option<Target>,
     /// Its first copy replaces whatever is here.
     force: bool,
-    /// How often it has changed.
+    /// How often it has changed, and how often to nobody: then the data go their own way.
     changes: u64,
+    departures: u64,
     followers: Vec<Arc<Follower>>,
     /// Followers without a thread yet.
     unfed: Vec<Arc<Follower>>,
@@ -217,6 +218,7 @@ impl Replication {
             let _ = socket.shutdown(Shutdown::Both);
         }
         let follows = target.is_some();
+        state.departures += u64::from(!follows);
         state.target = target;
         drop(state);
         let followed = database.set_follows(follows, refusal);

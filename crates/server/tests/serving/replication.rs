@@ -51,14 +51,13 @@ pub(crate) fn wait_for_link(server: &TestServer) {
     });
 }
 
-/// Every key with its value, in order.
-fn content(server: &TestServer) -> Vec<(String, String)> {
+/// Every key with its value, in order; none if a copy replaced it meanwhile.
+fn content(server: &TestServer) -> Vec<(String, Option<String>)> {
     let mut connection = server.connection();
     let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     keys.sort_unstable();
-    let value =
-        |key: &String| -> String { redis::cmd("GET").arg(key).query(&mut connection).unwrap() };
-    let values: Vec<String> = keys.iter().map(value).collect();
+    let mut value = |key| redis::cmd("GET").arg(key).query(&mut connection).unwrap();
+    let values: Vec<Option<String>> = keys.iter().map(&mut value).collect();
     keys.into_iter().zip(values).collect()
 }
 
@@ -69,7 +68,20 @@ fn wait_until_same(primary: &TestServer, replica: &TestServer) {
     });
 }
 
-/// A client that writes until it is told to stop, or the server is gone.
+/// Waits until the replica of a primary has on disk what it has been sent, and so where it stands:
+/// a link that is up says only that its data are served.
+fn wait_until_on_disk(primary: &TestServer) {
+    let mut connection = primary.connection();
+    ask(&mut connection, &["SET", "on disk", "there"]).unwrap();
+    primary.wait_until("it is on disk there", || {
+        let mut command = redis::cmd("WAITAOF");
+        let both: (i64, i64) = command.arg(&[0, 1, 100]).query(&mut connection).unwrap();
+        both.1 == 1
+    });
+}
+
+/// A client that writes until it is told to stop, or the server is gone. It runs ahead of replicas
+/// only as far as a backlog takes, however slow they are.
 pub(crate) fn writer(server: &TestServer, stop: &Arc<AtomicBool>) -> JoinHandle<u64> {
     let (client, stop) = (server.client(), Arc::clone(stop));
     std::thread::spawn(move || {
@@ -83,6 +95,7 @@ pub(crate) fn writer(server: &TestServer, stop: &Arc<AtomicBool>) -> JoinHandle<
                 pipe.cmd("SET").arg(key).arg(value).ignore();
                 written += 1;
             }
+            pipe.cmd("WAIT").arg(1).arg(10).ignore();
             if pipe.query::<()>(&mut connection).is_err() {
                 break;
             }
@@ -115,8 +128,8 @@ fn a_chain_of_three_follows_through_kills_of_each() {
     follow(&end, middle.address);
     let stop = Arc::new(AtomicBool::new(false));
     let writing = writer(&top, &stop);
-    wait_for_link(&middle);
     wait_for_link(&end);
+    wait_until_on_disk(&top);
 
     // The one in the middle dies and comes back, elsewhere.
     middle.signal("KILL");
@@ -229,6 +242,27 @@ fn an_old_primary_that_is_ahead_takes_a_copy_of_a_replica_that_began_empty() {
     below.wait_until("the stranger is refused", || {
         info(&below, "master_link_error").contains("began empty")
     });
+}
+
+/// Who leaves a primary and comes back at once has gone a way of its own, however short.
+#[test]
+fn a_quick_return_brings_nothing_of_ones_own() {
+    let (primary, replica) = (TestServer::start(&[]), TestServer::start(&[]));
+    ok(&primary, &["SET", "k", "both"]);
+    follow(&replica, primary.address);
+    wait_for_link(&replica);
+    let port = primary.address.port();
+    for round in 0..10 {
+        let mut pipe = redis::pipe();
+        pipe.cmd("REPLICAOF").arg("NO").arg("ONE");
+        pipe.cmd("SET").arg(format!("own{round}")).arg("lost");
+        pipe.cmd("REPLICAOF")
+            .arg("127.0.0.1")
+            .arg(port)
+            .arg("FORCE");
+        pipe.exec(&mut replica.connection()).unwrap();
+        wait_until_same(&primary, &replica);
+    }
 }
 
 /// A proxy in front of a server. It cuts each connection after so many bytes, wherever that is.
