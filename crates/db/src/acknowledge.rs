@@ -16,6 +16,7 @@
 //! |---|---|---|---|
 //! | `clock` | the ticking thread | all gates, or `whole` while a command runs under all gates | commits |
 //! | `whole` | commands under all gates, the ticking thread | its mutex | the same |
+//! | `full` | a turn that finds the log full | its mutex | the same |
 //! | `straddle` | a command under all gates, at its end | `Release` | clients of `sync`, `Acquire` |
 //!
 //! Invariants:
@@ -49,7 +50,7 @@ use pando_durability::log::{Log, Ring};
 use pando_engine::{EpochClock, LogEpoch};
 use pando_sync::{Gates, lock};
 
-use crate::clock::{Clock, Milliseconds};
+use crate::clock::{Clock, Microseconds, Milliseconds};
 use crate::epoch_log::{EpochLog, Sealed};
 use crate::limits;
 
@@ -118,6 +119,8 @@ pub(crate) struct Acknowledgement {
     /// Signals that a tick requested from another thread is done, or that it is time to retry.
     ticked: Condvar,
     straddle: AtomicU64,
+    /// Which time it is that the log is full, and when that was noticed.
+    full: Mutex<(u64, Microseconds)>,
 }
 
 /// What is in progress under all gates.
@@ -138,6 +141,7 @@ impl Acknowledgement {
             whole: Mutex::default(),
             ticked: Condvar::new(),
             straddle: AtomicU64::new(0),
+            full: Mutex::default(),
         }
     }
 
@@ -295,6 +299,16 @@ impl Acknowledgement {
     /// The same for commands that only remove.
     pub(crate) fn accepts_removals(&self) -> bool {
         self.log.as_ref().is_none_or(|log| log.accepts(true))
+    }
+
+    /// For how long the log has been full, if it is and may have room again.
+    pub(crate) fn is_full_for(&self, now: Microseconds) -> Option<Microseconds> {
+        let times = self.log.as_ref()?.times_full()?;
+        let mut full = lock(&self.full);
+        if full.0 != times {
+            *full = (times, now);
+        }
+        Some(now.saturating_sub(full.1))
     }
 
     /// Begins a command under all gates, which the caller holds; what its session logged before is

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::clock::Microseconds;
+use crate::clock::{Microseconds, Milliseconds};
 
 /// Most databases (SELECT) that a configuration may have.
 pub const DATABASES_MAX: usize = 1024;
@@ -30,6 +30,12 @@ pub(crate) const CONFLICTS_MAX: u32 = 8;
 
 /// Most keys that one turn warms before it executes.
 pub const WARM_KEYS_MAX: usize = 128;
+
+/// Microseconds by which a write is postponed while the log has no room.
+pub(crate) const LOG_ROOM_WAIT: Microseconds = Microseconds(2000);
+/// Milliseconds for which a log is full before writes are refused: a checkpoint of a small volume
+/// takes less.
+pub(crate) const FULL_LOG_WAIT: Milliseconds = Milliseconds(1000);
 
 /// Microseconds by which each write is delayed while replaced memory is above half of its bound.
 pub const SLOW_WRITE: Microseconds = Microseconds(1000);

@@ -58,6 +58,7 @@ mod branches;
 mod exec;
 mod give_way;
 mod images;
+mod log_room;
 mod memory;
 mod pressure;
 mod run;
@@ -461,11 +462,9 @@ impl<'t> Turn<'t> {
         if self.database.role.refuses(writes) && (writes || !spec.flags.has(Flag::Stale)) {
             return Err(self.database.role.error());
         }
-        if writes && !self.database.acknowledgement.accepts_writes() {
+        if writes {
             let removes = client.transaction.is_none() && spec.rules.has(Rule::OnlyRemoves);
-            if !removes || !self.database.acknowledgement.accepts_removals() {
-                return Err(CommandError::LogFull);
-            }
+            return self.wait_for_log(removes);
         }
         Ok(None)
     }

@@ -213,7 +213,10 @@ impl Rescue {
             return false;
         };
         if !self.is_full {
-            warn!(%reason, "the log has no space: writes are refused until there is some");
+            warn!(
+                %reason,
+                "the log has no space: writes wait, and are refused if no checkpoint frees any"
+            );
             self.is_full = true;
             self.left = limits::RESCUES_AT_ONCE;
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pando_durability::disk::{Disk, RealDisk};
 
+use crate::clock::Milliseconds;
 use crate::limits;
 
 /// The stages of opening a database.
@@ -51,6 +52,9 @@ pub struct DurabilityOptions {
     pub segment_bytes: u64,
     /// Bytes handed over to the log and not yet written at which turns wait; default 64 MiB.
     pub pending_bytes_max: usize,
+    /// Milliseconds for which a write waits while the log has no room, before it is refused;
+    /// default a second.
+    pub full_wait: Milliseconds,
     /// Whether logs have threads; default true. Without, the thread that ends an epoch writes it.
     pub threads: bool,
     /// Threads that load and replay; default the machine's.
@@ -74,6 +78,7 @@ impl DurabilityOptions {
             logs: 1,
             segment_bytes: limits::SEGMENT_BYTES,
             pending_bytes_max: limits::PENDING_LOG_BYTES_MAX,
+            full_wait: limits::FULL_LOG_WAIT,
             threads: true,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             read_only: false,

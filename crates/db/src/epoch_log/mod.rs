@@ -151,6 +151,11 @@ impl EpochLog {
         }
     }
 
+    /// Which time it is that it is full, while it is and may have room again soon.
+    pub(crate) fn times_full(&self) -> Option<u64> {
+        self.files().and_then(Log::times_full)
+    }
+
     /// Whether what it makes durable outlives the process.
     pub(crate) fn lasts(&self) -> bool {
         match self {

@@ -216,9 +216,8 @@ impl Turn<'_> {
             return Ok(None);
         }
         let only_removes = matches!(verb, Verb::Delete | Verb::MetaDelete | Verb::FlushAll);
-        let log = &self.database().acknowledgement;
-        if !(log.accepts_writes() || only_removes && log.accepts_removals()) {
-            return Err(CommandError::LogFull);
+        if let Some(until) = self.wait_for_log(only_removes)? {
+            return Ok(Some(until));
         }
         match self.hold_back_unless(client, only_removes) {
             Ok(None) => {}

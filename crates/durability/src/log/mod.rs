@@ -349,6 +349,12 @@ impl Log {
         self.shared.is_open()
     }
 
+    /// Which time it is that the log is full, while it is: the count goes up whenever it becomes
+    /// full.
+    pub fn times_full(&self) -> Option<u64> {
+        self.shared.fills()
+    }
+
     /// Whether anything was handed over that belongs to `epoch` or a later one. The caller holds
     /// all gates.
     pub fn has_writes_since(&self, epoch: LogEpoch) -> bool {

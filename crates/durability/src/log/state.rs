@@ -3,7 +3,7 @@
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
 //! | `pending`, of all logs and of each | sessions add, writers subtract | `Relaxed`: only the sum matters | sessions before a turn |
-//! | `condition` | [`Shared::set_condition`], under `reason` | `Release` | everybody, `Acquire` |
+//! | `condition`, after `fills` | [`Shared::set_condition`], under `reason` | `Release` | everybody, `Acquire` |
 //!
 //! States, with the functions that change them:
 //!
@@ -193,6 +193,8 @@ pub(super) struct Shared {
     /// How many sessions wait until less is pending.
     room: (Mutex<usize>, Condvar),
     condition: AtomicU8,
+    /// How often it became full.
+    fills: AtomicU64,
     reason: Mutex<String>,
     wakes: RwLock<Vec<Wake>>,
     /// Failures that were survived, for the server's log.
@@ -242,6 +244,7 @@ impl Shared {
             pending: AtomicUsize::new(0),
             room: (Mutex::new(0), Condvar::new()),
             condition: AtomicU8::new(OPEN),
+            fills: AtomicU64::new(0),
             reason: Mutex::new(String::new()),
             wakes: RwLock::new(Vec::new()),
             notes: Mutex::new(Vec::new()),
@@ -297,6 +300,11 @@ impl Shared {
         self.condition() == OPEN
     }
 
+    /// While the log is full: how often it has become so.
+    pub(super) fn fills(&self) -> Option<u64> {
+        (self.condition() == FULL).then(|| self.fills.load(Ordering::Relaxed))
+    }
+
     pub(super) fn state(&self) -> LogState {
         if self.is_open() {
             return LogState::Open;
@@ -319,6 +327,10 @@ impl Shared {
             return;
         }
         *reason = why;
+        if condition == FULL {
+            // Seen by who sees the condition, which is stored after it.
+            self.fills.fetch_add(1, Ordering::Relaxed);
+        }
         self.condition.store(condition, Ordering::Release);
         drop(reason);
         self.wake_waiting();

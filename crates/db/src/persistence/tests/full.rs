@@ -91,6 +91,63 @@ fn what_is_acknowledged_finds_room_on_a_full_disk() {
     }
 }
 
+/// While a checkpoint may free space, a write waits; for as long as `full_wait` says after the log
+/// became full, by whoever.
+#[test]
+fn a_write_waits_while_the_log_is_full_and_is_refused_when_it_stays_so() {
+    let (setup, disk) = (one_log(), limited(3));
+    let options = Options {
+        seed: 1,
+        durability: Some(DurabilityOptions {
+            full_wait: Milliseconds(1000),
+            ..setup.durability(&disk)
+        }),
+        ..Options::default()
+    };
+    let mut shell = Shell::on_disk(options, START_MS).expect("it has room for a start");
+    let database = Arc::clone(&shell.database);
+    let fill = |shell: &mut Shell| {
+        for written in 0..2000 {
+            let (reply, progress) = shell.begin(["SET", "k", &value(written, 400)]);
+            if let Some(until) = progress.put_off_until() {
+                assert!(reply.is_empty() && is_full(&shell.database));
+                return until;
+            }
+            assert_eq!(reply, b"+OK\r\n");
+        }
+        panic!("the log never gets full")
+    };
+    let make_room = |database: &Database| {
+        for _ in 0..4 {
+            database.end_epoch();
+            database.checkpoint(&OPTIONS()).expect("it has room");
+        }
+        assert!(!is_full(database));
+    };
+    shell.check(&[("SET gone 1", "+OK")]);
+    let until = fill(&mut shell);
+    shell.check(&[("DEL gone", ":1"), ("STRLEN k", ":400")]);
+    make_room(&database);
+    shell.check(&[("SET k 1", "+OK")]);
+    assert_eq!(database.statistics().refused_for_log, 0);
+    // It becomes full again, much later, and stays so.
+    shell.pass_ms(5000);
+    let again = fill(&mut shell);
+    assert_eq!(again, until + Milliseconds(5000).into());
+    shell.pass_ms(999);
+    let (_, progress) = shell.begin(["SET", "k", "1"]);
+    assert!(progress.put_off_until().is_some());
+    shell.pass_ms(1);
+    let mut other = shell.connect();
+    for shell in [&mut shell, &mut other] {
+        let refusal = shell.line("SET k 1");
+        assert!(refusal.starts_with("-MISCONF"), "{refusal}");
+    }
+    assert_eq!(database.statistics().refused_for_log, 2);
+    make_room(&database);
+    other.check(&[("SET k 1", "+OK")]);
+}
+
 /// A value that the log's disk cannot hold at all: its reply waits, checkpoints free what the log
 /// holds of it, and in the end all of it went through the log.
 #[test]

@@ -32,6 +32,7 @@ use pando_engine::{
 use super::{CheckpointOptions, DurabilityOptions};
 use pando_sync::lock;
 
+use crate::clock::Milliseconds;
 use crate::commands::testing::{START_MS, Shell};
 use crate::database::Database;
 use crate::open::OpenError;
@@ -134,6 +135,8 @@ impl Setup {
             logs: self.logs,
             segment_bytes: 64 * 1024,
             threads: false,
+            // These tests want to see what is refused.
+            full_wait: Milliseconds::ZERO,
             recovery_threads: self.recovery_threads,
             ..DurabilityOptions::new("/data")
         }
