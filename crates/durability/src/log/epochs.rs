@@ -133,6 +133,10 @@ impl Epochs {
             // A second writer leaves the earlier time: it may have read its own time long ago, or
             // much later. Relaxed: it says nothing about other memory.
             let now = now().0.max(1);
+            #[cfg(all(test, loom))]
+            if self.fault == Some(models::Fault::LastWrites) {
+                return self.open_since_us.store(now, Ordering::Relaxed);
+            }
             let (free, order) = (0, Ordering::Relaxed);
             let _first = self.open_since_us.compare_exchange(free, now, order, order);
         }
@@ -143,6 +147,11 @@ impl Epochs {
     #[inline]
     pub(super) fn are_late(&self, now: Microseconds) -> bool {
         let is_late = |since_us: u64| since_us > 0 && now > Microseconds(since_us) + LATE.into();
+        #[cfg(all(test, loom))]
+        if self.fault == Some(models::Fault::ClosedFirst) {
+            return is_late(self.closed_since_us.load(Ordering::Relaxed))
+                || is_late(self.open_since_us.load(Ordering::Acquire));
+        }
         // In this order: an epoch seen as closed here is seen as in flight there. Acquire pairs
         // with the store in `close`.
         is_late(self.open_since_us.load(Ordering::Acquire))
@@ -223,6 +232,11 @@ impl Epochs {
             since_us: self.open_since_us.load(Ordering::Relaxed),
         });
         let awaited = self.advance(state);
+        #[cfg(all(test, loom))]
+        if self.fault == Some(models::Fault::NoRelease) {
+            self.open_since_us.store(0, Ordering::Relaxed);
+            return awaited;
+        }
         // Release: partner of the load in `are_late`.
         self.open_since_us.store(0, Ordering::Release);
         awaited

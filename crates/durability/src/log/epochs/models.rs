@@ -1,17 +1,20 @@
-//! Models for loom: waiters, the epoch thread and loggers, every interleaving up to a bound of
-//! preemptions. A forgotten waiter sleeps for ever, which loom reports as a deadlock. Run with
+//! Models for loom: waiters, the epoch thread, loggers and those who ask whether something is late,
+//! every interleaving up to a bound of preemptions. A forgotten waiter sleeps for ever, which loom
+//! reports as a deadlock. Run with
 //! `RUSTFLAGS="--cfg loom" cargo test -p pando-durability --release --lib models`.
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex as Unmodelled, PoisonError};
 use std::time::Duration;
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Microseconds};
 
 use super::{Due, Epochs};
+use crate::limits::LATE;
 
 /// Preemptions per execution.
 const PREEMPTIONS_MAX: usize = 3;
@@ -31,6 +34,12 @@ pub(super) enum Fault {
     NoFence,
     /// The epoch thread is not told when nothing is in flight any more.
     NobodyNotified,
+    /// The time of the last write of an epoch stands, not that of the first.
+    LastWrites,
+    /// Whoever asks what is late looks at what is in flight, then at what is open.
+    ClosedFirst,
+    /// Nothing orders the time of what is in flight before the end of the open epoch.
+    NoRelease,
 }
 
 /// Epochs, and where waiters sleep, like a worker's mailbox or the database's.
@@ -215,22 +224,36 @@ fn planted_in_a_process_of_its_own() {
         Ok("LooksFirst") => one_waits(Some(Fault::LooksFirst)),
         Ok("NoFence") => two_wait(Some(Fault::NoFence)),
         Ok("NobodyNotified") => epoch_thread_is_woken(Some(Fault::NobodyNotified)),
+        Ok("LastWrites") => two_write(Some(Fault::LastWrites)),
+        Ok("ClosedFirst") => two_write(Some(Fault::ClosedFirst)),
+        Ok("NoRelease") => two_write(Some(Fault::NoRelease)),
         Ok(other) => panic!("{other} is no fault"),
         Err(_) => {}
     }
 }
 
+fn is_caught(fault: Fault, by: &str) {
+    let planted = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--nocapture", "planted_in_a_process_of_its_own"])
+        .env(PLANTED, format!("{fault:?}"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&planted.stderr);
+    assert!(!planted.status.success(), "{fault:?} passes");
+    assert!(said.contains(by), "{fault:?}: {said}");
+}
+
 #[test]
 fn canary_who_is_forgotten_sleeps_for_good() {
     for fault in [Fault::LooksFirst, Fault::NoFence, Fault::NobodyNotified] {
-        let planted = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--nocapture", "planted_in_a_process_of_its_own"])
-            .env(PLANTED, format!("{fault:?}"))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&planted.stderr);
-        assert!(!planted.status.success(), "{fault:?} passes");
-        assert!(said.contains("deadlock"), "{fault:?}: {said}");
+        is_caught(fault, "deadlock");
+    }
+}
+
+#[test]
+fn canary_what_is_late_goes_unnoticed() {
+    for fault in [Fault::LastWrites, Fault::ClosedFirst, Fault::NoRelease] {
+        is_caught(fault, "LE5");
     }
 }
 
@@ -267,4 +290,82 @@ fn le1_le2_epochs_become_durable_in_order_with_all_their_marks() {
         other.join().unwrap();
         assert_eq!(world.epochs.durable(), LogEpoch(2));
     });
+}
+
+/// What a model of lateness sees of time, writes and marks: in the order of the execution, and
+/// without ordering the threads.
+#[derive(Default)]
+struct Witness {
+    now: u64,
+    /// The epochs of writes that were acknowledged, and when.
+    acknowledged: Vec<(u64, u64)>,
+    /// The newest epoch that is on disk.
+    marked: u64,
+}
+
+type Seen = StdArc<Unmodelled<Witness>>;
+
+fn look<R>(seen: &Seen, at: impl FnOnce(&mut Witness) -> R) -> R {
+    let mut witness = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    witness.now += 1;
+    at(&mut witness)
+}
+
+/// A session's gate: the current epoch, and whether something was written in it.
+type Gate = Arc<Mutex<(u64, bool)>>;
+
+/// Writes, acknowledges, and later judges another reply: what was acknowledged before that, in this
+/// epoch or an earlier one, is on disk or said to be late.
+fn write_and_judge(world: &World, gate: &Gate, seen: &Seen) {
+    let mut held = gate.lock().unwrap();
+    let epoch = held.0;
+    let now = || Microseconds(look(seen, |seen| seen.now));
+    world.epochs.note_write(now);
+    held.1 = true;
+    drop(held);
+    let told = look(seen, |seen| {
+        seen.acknowledged.push((epoch, seen.now));
+        seen.acknowledged.clone()
+    });
+    for (written_in, at) in told.into_iter().filter(|&(other, _)| other <= epoch) {
+        let just_late = Microseconds(at + 1) + LATE.into();
+        let is_late = world.epochs.are_late(just_late);
+        let is_marked = look(seen, |seen| seen.marked >= written_in);
+        assert!(is_late || is_marked, "LE5: a write of epoch {written_in}");
+    }
+}
+
+/// Two sessions write while an epoch is closed under their gates and becomes durable, and the next
+/// is closed as well.
+fn two_write(fault: Option<Fault>) {
+    model(fault, |world| {
+        let seen = Seen::default();
+        let gates = [(); 2].map(|()| Gate::new(Mutex::new((1, false))));
+        let writer = |index: usize| {
+            let (world, gate, seen) = (Arc::clone(&world), Arc::clone(&gates[index]), seen.clone());
+            thread::spawn(move || write_and_judge(&world, &gate, &seen))
+        };
+        let writers = [writer(0), writer(1)];
+        for epoch in [1, 2] {
+            let mut held = gates.each_ref().map(|gate| gate.lock().unwrap());
+            let wrote = held.iter().any(|gate| gate.1);
+            world.close(epoch, wrote.into());
+            for gate in &mut held {
+                **gate = (epoch + 1, false);
+            }
+            drop(held);
+            if wrote && epoch == 1 {
+                look(&seen, |seen| seen.marked = epoch);
+                world.mark(epoch);
+            }
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn le5_a_write_that_is_not_durable_is_told_to_be_late() {
+    two_write(None);
 }
