@@ -190,6 +190,13 @@ impl SlabRef {
         (end.addr() - start.addr()) / bytes_of_class(class)
     }
 
+    /// Whether that many of its blocks, which have that class, are all of them.
+    fn is_whole(self, count: usize, class: usize) -> bool {
+        // Most slabs have blocks in use, which the shortest slab's length shows.
+        (count + 1) * bytes_of_class(class) > SLAB_BYTES - HEADER_BYTES
+            && count == self.capacity(class)
+    }
+
     /// The class of its blocks, which does not change while that class's depot is locked.
     pub(super) fn class(self) -> Option<usize> {
         let word = self.slab().class.load(Ordering::Relaxed);
@@ -339,7 +346,7 @@ impl Slabs {
         self.free_count += usize::from(listed);
         // P1 one-holder: no block came back twice.
         debug_assert!(chain.count <= slab.capacity(class));
-        if chain.count == slab.capacity(class) {
+        if slab.is_whole(chain.count, class) {
             if listed {
                 self.unlink(slab);
                 self.free_count -= chain.count;
