@@ -292,6 +292,11 @@ pub enum CommandError {
     #[error("ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options")]
     StoreWithMore,
     #[error(
+        "ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and WITHCOORD \
+         options"
+    )]
+    StoreOptionWithMore,
+    #[error(
         "ERR exactly one of FROMMEMBER or FROMLONLAT can be specified for {}",
         name.escape_ascii()
     )]

@@ -1,9 +1,9 @@
 //! Finding a command by name or identifier.
 //!
-//! A name of up to 16 bytes is two overlapping words, in lower case; they and the length identify
-//! it. One multiplication maps them to a slot of a table in which, by choice of the multiplier, no
-//! two commands collide: a lookup is one hash and one compare. Table and multiplier are computed at
-//! compile time.
+//! A name of up to 16 bytes is two overlapping words, in lower case, and a longer one three; they
+//! and the length identify it. One multiplication maps them to a slot of a table in which, by choice
+//! of the multiplier, no two commands collide: a lookup is one hash and one compare. Table and
+//! multiplier are computed at compile time.
 //!
 //! Deliberately absent: abbreviations, and names that may be changed at run time.
 
@@ -28,6 +28,8 @@ const _: () = assert!(COUNT < EMPTY as usize);
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Packed {
     head: u64,
+    /// The second word of a name of more than 16 bytes.
+    middle: u64,
     tail: u64,
     len: usize,
 }
@@ -35,11 +37,12 @@ struct Packed {
 impl Packed {
     const NONE: Self = Self {
         head: 0,
+        middle: 0,
         tail: 0,
         len: 0,
     };
 
-    /// Packs a name of 1 to 16 bytes.
+    /// Packs a name of 1 to 24 bytes.
     #[inline]
     const fn of(name: &[u8]) -> Option<Self> {
         let len = name.len();
@@ -58,11 +61,19 @@ impl Packed {
         } else {
             return None;
         };
-        if len > 16 {
+        let middle = if len <= 16 {
+            0
+        } else if len <= 24
+            && let Some(words) = name.first_chunk::<16>()
+            && let Some(word) = words.last_chunk::<8>()
+        {
+            u64::from_le_bytes(*word)
+        } else {
             return None;
-        }
+        };
         Some(Self {
             head: lower(head),
+            middle: lower(middle),
             tail: lower(tail),
             len,
         })
@@ -139,7 +150,7 @@ static NAMES: [Packed; COUNT] = {
     while id < COUNT {
         names[id] = match Packed::of(COMMANDS[id].name.as_bytes()) {
             Some(name) => name,
-            None => panic!("a command's name has 1 to 16 bytes"),
+            None => panic!("a command's name has 1 to 24 bytes"),
         };
         id += 1;
     }
@@ -215,6 +226,8 @@ mod tests {
             "gett",
             "getgetgetgetgetge",
             "getgetgetgetgetget",
+            "georadiusbymember_rox",
+            "georadiusbymember_ro_long",
         ] {
             assert!(lookup(name.as_bytes()).is_none(), "{name}");
         }

@@ -75,7 +75,7 @@ pub struct KeySpec {
     pub note: Option<&'static str>,
 }
 
-/// A word that keys follow, to the end of the request. A request that has it has no other keys.
+/// A word that keys follow: to the end of the request, which then has no other keys, or one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyword {
     /// In upper case.
@@ -130,7 +130,8 @@ impl KeySpec {
         keys
     }
 
-    /// All arguments behind a word, which is at `first` or later.
+    /// All arguments behind a word, which is at `first` or later. Of several such words, the first
+    /// counts.
     pub(super) const fn behind(
         keyword: Keyword,
         first: u8,
@@ -139,6 +140,23 @@ impl KeySpec {
     ) -> Self {
         let mut keys = Self::new(first, -1, 1, access, effects);
         keys.keyword = Some(keyword);
+        keys
+    }
+
+    /// The argument behind a word, which is at `first` or later. Of several such words, the last
+    /// counts.
+    pub(super) const fn after(
+        word: &'static str,
+        first: u8,
+        access: KeyAccess,
+        effects: &[KeyEffect],
+    ) -> Self {
+        let mut keys = Self::new(first, 0, 1, access, effects);
+        keys.keyword = Some(Keyword {
+            word,
+            told_from: first as i8,
+            divisor: 1,
+        });
         keys
     }
 
@@ -162,11 +180,14 @@ impl KeySpec {
     fn span(&self, arguments: usize, said: Said) -> Range<usize> {
         let first = usize::from(self.first);
         let end = if let Some(keyword) = self.keyword {
-            let Some(start) = said.behind else {
-                return 0..0;
+            return match said.behind {
+                Some((word, start)) if word == keyword.word && self.last < 0 => {
+                    start..start + (arguments - start) / usize::from(keyword.divisor)
+                }
+                Some((word, at)) if word == keyword.word => at..at + 1,
+                _ => 0..0,
             };
-            return start..start + (arguments - start) / usize::from(keyword.divisor);
-        } else if said.behind.is_some() {
+        } else if said.is_all {
             return 0..0;
         } else if self.counted {
             return first + 1..(first + 1).saturating_add(said.count).min(arguments);
@@ -185,8 +206,10 @@ impl KeySpec {
 struct Said {
     /// How many counted ones there are; 0 when that makes no sense.
     count: usize,
-    /// The index behind the keyword.
-    behind: Option<usize>,
+    /// The keyword that counts, and the index behind it.
+    behind: Option<(&'static str, usize)>,
+    /// Whether all keys are behind it.
+    is_all: bool,
 }
 
 impl Said {
@@ -197,8 +220,17 @@ impl Said {
             let first = usize::from(keys.first);
             if let Some(keyword) = keys.keyword {
                 let mut indexes = first..request.len();
-                let at = indexes.find(|index| request.is(*index, keyword.word));
-                said.behind = at.map(|index| index + 1);
+                let is = |index: &usize| request.is(*index, keyword.word);
+                if keys.last < 0 {
+                    let at = indexes.find(is);
+                    said.behind = at.map(|index| (keyword.word, index + 1));
+                    said.is_all = at.is_some();
+                } else {
+                    indexes.end -= 1;
+                    let at = indexes.rfind(is).map(|index| index + 1);
+                    let later = at.filter(|at| said.behind.is_none_or(|(_, other)| other < *at));
+                    said.behind = later.map(|at| (keyword.word, at)).or(said.behind);
+                }
             } else if keys.counted {
                 let count = request.get(first).and_then(number::parse_u64);
                 said.count = usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -382,6 +414,16 @@ mod tests {
             (
                 "MIGRATE h 1 x 0 9 COPY keys a b",
                 "a:RW+access+delete b:RW+access+delete",
+            ),
+            ("GEORADIUS a 1 2 3 m", "a:RO+access"),
+            ("GEORADIUS a 1 2 3 m STORE", "a:RO+access"),
+            (
+                "GEORADIUS a 1 2 3 m ASC store b COUNT 3",
+                "a:RO+access b:OW+update",
+            ),
+            (
+                "GEORADIUS a 1 2 3 m STOREDIST b STORE c",
+                "a:RO+access c:OW+update",
             ),
             ("SINTERCARD 9 a b", "a:RO+access b:RO+access"),
             ("SINTERCARD x a b", ""),

@@ -14,10 +14,6 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
          xrange xread xreadgroup xrevrange xsetid xtrim",
     ),
     (
-        "Places",
-        "georadius georadius_ro georadiusbymember georadiusbymember_ro",
-    ),
-    (
         "Vectors",
         "vadd vcard vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem \
          vsetattr vsim",

@@ -33,6 +33,10 @@ pub(super) fn execute(
         GeoCommand::Geodist => read::distance(keyspace, request, reply),
         GeoCommand::Geohash => read::hashes(keyspace, request, reply),
         GeoCommand::Geopos => read::positions(keyspace, request, reply),
+        GeoCommand::Georadius => search::radius(keyspace, request, reply, false, true),
+        GeoCommand::GeoradiusRo => search::radius(keyspace, request, reply, false, false),
+        GeoCommand::Georadiusbymember => search::radius(keyspace, request, reply, true, true),
+        GeoCommand::GeoradiusbymemberRo => search::radius(keyspace, request, reply, true, false),
         GeoCommand::Geosearch => search::answer(keyspace, request, reply),
         GeoCommand::Geosearchstore => search::store(keyspace, request, reply),
     }

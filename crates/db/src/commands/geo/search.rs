@@ -1,4 +1,5 @@
-//! Members of a circle or rectangle: GEOSEARCH GEOSEARCHSTORE.
+//! Members of a circle or rectangle: `GEOSEARCH`, `GEOSEARCHSTORE`, and the older `GEORADIUS`,
+//! `GEORADIUS_RO`, `GEORADIUSBYMEMBER` and `GEORADIUSBYMEMBER_RO`.
 
 use pando_engine::SortedRef;
 use pando_protocol::{Reply, Request, number};
@@ -28,7 +29,18 @@ struct Search {
     with_distance: bool,
     with_hash: bool,
     with_place: bool,
+    /// The index of the key that takes what is found.
+    destination: Option<usize>,
     store_distance: bool,
+}
+
+/// How a command says what it looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// GEOSEARCH, GEOSEARCHSTORE: by words.
+    Worded { stores: bool },
+    /// The older commands: the circle comes first. Some may store.
+    Circle { may_store: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,34 +59,95 @@ struct Found<'s> {
 }
 
 impl Search {
-    /// Parses the arguments from `at` on.
+    /// Parses the arguments of GEOSEARCH from `at` on.
     fn parse(
         request: Request<'_>,
-        mut at: usize,
+        at: usize,
         set: Option<SortedRef<'_>>,
         stores: bool,
     ) -> Result<Self, CommandError> {
-        let mut search = Self::default();
+        let search = Self {
+            destination: stores.then_some(1),
+            ..Self::default()
+        };
+        search.options(request, at, set, Form::Worded { stores })
+    }
+
+    /// Parses the arguments of GEORADIUS and its kin.
+    fn parse_circle(
+        request: Request<'_>,
+        by_member: bool,
+        set: Option<SortedRef<'_>>,
+        may_store: bool,
+    ) -> Result<Self, CommandError> {
+        let mut search = Self {
+            by_member,
+            by_place: !by_member,
+            ..Self::default()
+        };
+        let at = if by_member {
+            search.centre = place_of(set, request.arg(2));
+            3
+        } else {
+            search.centre = Some(point(request, 2)?);
+            4
+        };
+        if set.is_some() && search.centre.is_none() {
+            return Err(CommandError::NoPlaceOfMember);
+        }
+        if search.centre.is_some() {
+            search.circle(request, at)?;
+        } else {
+            // Nothing is found, so nobody looks at the radius: Redis does not either.
+            search.shape = Some(Shape::Circle { radius: 0.0 });
+        }
+        search.options(request, at + 2, set, Form::Circle { may_store })
+    }
+
+    /// Parses options from `at` on, and checks the whole.
+    fn options(
+        mut self,
+        request: Request<'_>,
+        mut at: usize,
+        set: Option<SortedRef<'_>>,
+        form: Form,
+    ) -> Result<Self, CommandError> {
         while at < request.len() {
-            at += 1 + search.option(request, at, set, stores)?;
+            at += 1 + self.option(request, at, set, form)?;
         }
         let name = || request.arg(0).into();
-        if stores && (search.with_distance || search.with_hash || search.with_place) {
-            return Err(CommandError::StoreWithMore);
+        let with_more = self.with_distance || self.with_hash || self.with_place;
+        if self.destination.is_some() && with_more {
+            return Err(match form {
+                Form::Worded { .. } => CommandError::StoreWithMore,
+                Form::Circle { .. } => CommandError::StoreOptionWithMore,
+            });
         }
-        if !search.by_place && !search.by_member {
+        if !self.by_place && !self.by_member {
             return Err(CommandError::NoCentre { name: name() });
         }
-        if search.shape.is_none() {
+        if self.shape.is_none() {
             return Err(CommandError::NoShape { name: name() });
         }
-        if search.any && search.count == 0 {
+        if self.any && self.count == 0 {
             return Err(CommandError::AnyWithoutCount);
         }
-        if search.count > 0 && !search.any && search.order.is_none() {
-            search.order = Some(Order::Nearest);
+        if self.count > 0 && !self.any && self.order.is_none() {
+            self.order = Some(Order::Nearest);
         }
-        Ok(search)
+        Ok(self)
+    }
+
+    /// The circle whose radius is at `at`, and its unit behind it.
+    fn circle(&mut self, request: Request<'_>, at: usize) -> Result<(), CommandError> {
+        let radius = number::parse_f64(request.arg(at)).ok_or(CommandError::Radius)?;
+        if radius < 0.0 {
+            return Err(CommandError::NegativeRadius);
+        }
+        self.metres = unit(request.arg(at + 1))?;
+        let radius = radius * self.metres;
+        self.shape = Some(Shape::Circle { radius });
+        Ok(())
     }
 
     /// Takes the option at `at`; returns how many arguments follow it.
@@ -83,7 +156,7 @@ impl Search {
         request: Request<'_>,
         at: usize,
         set: Option<SortedRef<'_>>,
-        stores: bool,
+        form: Form,
     ) -> Result<usize, CommandError> {
         let rest = request.len() - at - 1;
         let is = |word| request.is(at, word);
@@ -95,10 +168,10 @@ impl Search {
             &mut self.with_place
         } else if is("ANY") {
             &mut self.any
-        } else if stores && is("STOREDIST") {
+        } else if form == (Form::Worded { stores: true }) && is("STOREDIST") {
             &mut self.store_distance
         } else {
-            return self.longer_option(request, at, rest, set);
+            return self.longer_option(request, at, rest, set, form);
         };
         *flag = true;
         Ok(0)
@@ -110,6 +183,7 @@ impl Search {
         at: usize,
         rest: usize,
         set: Option<SortedRef<'_>>,
+        form: Form,
     ) -> Result<usize, CommandError> {
         let is = |word| request.is(at, word);
         if is("ASC") {
@@ -122,6 +196,12 @@ impl Search {
             let count = number::parse_i64(request.arg(at + 1)).ok_or(CommandError::NotAnInteger)?;
             let count = usize::try_from(count).ok().filter(|count| *count > 0);
             self.count = count.ok_or(CommandError::CountOfPlaces)?;
+            Ok(1)
+        } else if let Form::Circle { may_store } = form {
+            if !(may_store && rest >= 1 && (is("STORE") || is("STOREDIST"))) {
+                return Err(CommandError::Syntax);
+            }
+            (self.destination, self.store_distance) = (Some(at + 1), is("STOREDIST"));
             Ok(1)
         } else if is("FROMMEMBER") && rest >= 1 && !self.by_place {
             let place = place_of(set, request.arg(at + 1));
@@ -137,13 +217,7 @@ impl Search {
             && rest >= 2
             && !matches!(self.shape, Some(Shape::Rectangle { .. }))
         {
-            let radius = number::parse_f64(request.arg(at + 1)).ok_or(CommandError::Radius)?;
-            if radius < 0.0 {
-                return Err(CommandError::NegativeRadius);
-            }
-            self.metres = unit(request.arg(at + 2))?;
-            let radius = radius * self.metres;
-            self.shape = Some(Shape::Circle { radius });
+            self.circle(request, at + 1)?;
             Ok(2)
         } else if is("BYBOX") && rest >= 3 && !matches!(self.shape, Some(Shape::Circle { .. })) {
             let width = number::parse_f64(request.arg(at + 1)).ok_or(CommandError::Width)?;
@@ -198,6 +272,36 @@ impl Search {
         found
     }
 
+    /// The members found with what is stored as their scores.
+    fn to_store(self, set: Option<SortedRef<'_>>) -> Vec<(Vec<u8>, f64)> {
+        let found = set.map_or_else(Vec::new, |set| self.run(set));
+        let stored = found.into_iter().map(|found| {
+            let distance = found.distance / self.metres;
+            let score = if self.store_distance {
+                distance
+            } else {
+                found.score
+            };
+            (found.member.to_vec(), score)
+        });
+        stored.collect()
+    }
+
+    /// Stores members at the destination, and replies with their number.
+    fn store(
+        self,
+        keyspace: &mut Keyspace<'_>,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        found: &[(Vec<u8>, f64)],
+    ) -> Handled {
+        let destination = request.arg(self.destination.unwrap_or(1));
+        keyspace.check_key(destination)?;
+        sorted::store_whole(keyspace, destination, found)?;
+        reply.count(found.len());
+        Ok(Progress::Done)
+    }
+
     fn reply(self, reply: &mut Reply<'_>, found: &[Found<'_>]) {
         let more = [self.with_distance, self.with_hash, self.with_place];
         let more = more.into_iter().filter(|with| *with).count();
@@ -242,22 +346,34 @@ pub(super) fn store(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let found = sorted::read(keyspace, request.arg(2), |set| {
+    let (search, found) = sorted::read(keyspace, request.arg(2), |set| {
         let search = Search::parse(request, 3, set, true)?;
-        let found = set.map_or_else(Vec::new, |set| search.run(set));
-        let stored = found.into_iter().map(|found| {
-            let distance = found.distance / search.metres;
-            let score = if search.store_distance {
-                distance
-            } else {
-                found.score
-            };
-            (found.member.to_vec(), score)
-        });
-        Ok::<Vec<_>, CommandError>(stored.collect())
+        Ok::<_, CommandError>((search, search.to_store(set)))
     })??;
-    keyspace.check_key(request.arg(1))?;
-    sorted::store_whole(keyspace, request.arg(1), &found)?;
-    reply.count(found.len());
-    Ok(Progress::Done)
+    search.store(keyspace, request, reply, &found)
+}
+
+/// GEORADIUS key longitude latitude radius unit [WITHCOORD] [WITHDIST] [WITHHASH] [COUNT count
+/// [ANY]] [ASC | DESC] [STORE key | STOREDIST key], GEORADIUSBYMEMBER key member radius unit …, and
+/// both with _RO, which do not store.
+pub(super) fn radius(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+    by_member: bool,
+    may_store: bool,
+) -> Handled {
+    let kept = sorted::read(keyspace, request.arg(1), |set| {
+        let search = Search::parse_circle(request, by_member, set, may_store)?;
+        if search.destination.is_some() {
+            return Ok::<_, CommandError>(Some((search, search.to_store(set))));
+        }
+        let found = set.map_or_else(Vec::new, |set| search.run(set));
+        search.reply(reply, &found);
+        Ok(None)
+    })??;
+    match kept {
+        Some((search, found)) => search.store(keyspace, request, reply, &found),
+        None => Ok(Progress::Done),
+    }
 }

@@ -102,6 +102,43 @@ fn a_search_finds_what_is_near() {
     ]);
 }
 
+#[test]
+fn the_older_commands_find_the_same() {
+    Shell::new().check(&[
+        (SICILY, ":2"),
+        (
+            "GEORADIUS g 15 37 200 km ASC WITHDIST",
+            "*2 *2 $7 Catania $7 56.4413 *2 $7 Palermo $8 190.4424",
+        ),
+        ("GEORADIUS_RO g 15 37 100 km", "*1 $7 Catania"),
+        (
+            "GEORADIUSBYMEMBER g Palermo 200 km DESC COUNT 1",
+            "*1 $7 Catania",
+        ),
+        ("GEORADIUSBYMEMBER_RO g Palermo 1 m", "*1 $7 Palermo"),
+        ("GEORADIUS g 15 37 200 km STORE s STOREDIST d", ":2"),
+        ("EXISTS s", ":0"),
+        ("ZRANGE d 0 0", "*1 $7 Catania"),
+        ("GEORADIUSBYMEMBER g Palermo 1 m STORE g", ":1"),
+        ("ZCARD g", ":1"),
+        ("GEORADIUS absent 15 37 200 km STORE d", ":0"),
+        ("EXISTS d", ":0"),
+        ("GEORADIUSBYMEMBER absent x y z", "*0"),
+        (
+            "GEORADIUSBYMEMBER g x 1 m",
+            "-ERR could not decode requested zset member",
+        ),
+        ("GEORADIUS_RO g 15 37 1 m STORE s", "-ERR syntax error"),
+        ("GEORADIUS g 15 37 1 m STORE", "-ERR syntax error"),
+        ("GEORADIUS g 15 37 1 m BYRADIUS 1 m", "-ERR syntax error"),
+        (
+            "GEORADIUS g 15 37 1 m WITHDIST STORE s",
+            "-ERR STORE option in GEORADIUS is not compatible with WITHDIST, WITHHASH and \
+             WITHCOORD options",
+        ),
+    ]);
+}
+
 /// No place of a shape is outside of its ranges: at the poles, across the 180th meridian, and for
 /// shapes from a metre to half of the Earth.
 #[test]

@@ -107,6 +107,8 @@ const READS: &[(&str, &str)] = &[
     ("0", "GEOHASH g a b"),
     ("0", "GEOPOS g a b"),
     ("0", "GEOSEARCH g FROMMEMBER b BYRADIUS 900 km ASC WITHDIST"),
+    ("0", "GEORADIUS_RO g 13 38 900 km ASC WITHHASH"),
+    ("0", "GEORADIUSBYMEMBER_RO g b 900 km ASC WITHDIST"),
 ];
 
 /// Whether a shell can run the command, which reads keys.

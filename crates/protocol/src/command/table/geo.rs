@@ -13,12 +13,27 @@ family! {
         Geodist,
         Geohash,
         Geopos,
+        Georadius,
+        GeoradiusRo,
+        Georadiusbymember,
+        GeoradiusbymemberRo,
         Geosearch,
         Geosearchstore,
     }
 }
 
 const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])];
+
+const RADIUS: &[KeySpec] = &[
+    READ[0],
+    KeySpec::after("STORE", 6, KeyAccess::Overwrite, &[KeyEffect::Update]),
+    KeySpec::after("STOREDIST", 6, KeyAccess::Overwrite, &[KeyEffect::Update]),
+];
+const RADIUS_BY_MEMBER: &[KeySpec] = &[
+    READ[0],
+    KeySpec::after("STORE", 5, KeyAccess::Overwrite, &[KeyEffect::Update]),
+    KeySpec::after("STOREDIST", 5, KeyAccess::Overwrite, &[KeyEffect::Update]),
+];
 
 const UNIT: Argument = one_of(
     "unit",
@@ -55,6 +70,12 @@ const COUNT: Argument = block(
     ],
 )
 .optional();
+
+const WITH_COORD: Argument = word("withcoord", "WITHCOORD").optional();
+const WITH_DIST: Argument = word("withdist", "WITHDIST").optional();
+const WITH_HASH: Argument = word("withhash", "WITHHASH").optional();
+const STORE: Argument = key("storekey", 1).token("STORE").optional();
+const STOREDIST: Argument = key("storedistkey", 2).token("STOREDIST").optional();
 
 /// In the order of [`GeoCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
@@ -107,6 +128,107 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .summary("Returns the places of members as longitude and latitude.")
         .complexity("O(log M) for each member in a set of M members.")
         .arguments(&[key("key", 0), string("member").multiple().optional()]),
+    CommandSpec::new(GeoCommand::Georadius.id(), "georadius", -6)
+        .flags(&[Flag::Write, Flag::DenyOom, Flag::MovableKeys])
+        .categories(&[Category::Geo])
+        .gates(GateNeed::All)
+        .keys(RADIUS)
+        .group(Group::Geo, "3.2.0")
+        .summary("Returns or stores the members in a circle around a place.")
+        .complexity("O(log M + N) for N members around the circle in a set of M.")
+        .history(&[changed("6.2.0", "Took `ANY`.")])
+        .deprecated(
+            "6.2.0",
+            "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` argument",
+        )
+        .arguments(&[
+            key("key", 0),
+            double("longitude"),
+            double("latitude"),
+            double("radius"),
+            UNIT,
+            WITH_COORD,
+            WITH_DIST,
+            WITH_HASH,
+            COUNT,
+            ORDER,
+            STORE,
+            STOREDIST,
+        ]),
+    CommandSpec::new(GeoCommand::GeoradiusRo.id(), "georadius_ro", -6)
+        .flags(&[Flag::Readonly])
+        .categories(&[Category::Geo])
+        .keys(READ)
+        .group(Group::Geo, "3.2.10")
+        .summary("Returns the members in a circle around a place.")
+        .complexity("O(log M + N) for N members around the circle in a set of M.")
+        .history(&[changed("6.2.0", "Took `ANY`.")])
+        .deprecated("6.2.0", "`GEOSEARCH` with the `BYRADIUS` argument")
+        .arguments(&[
+            key("key", 0),
+            double("longitude"),
+            double("latitude"),
+            double("radius"),
+            UNIT,
+            WITH_COORD,
+            WITH_DIST,
+            WITH_HASH,
+            COUNT,
+            ORDER,
+        ]),
+    CommandSpec::new(GeoCommand::Georadiusbymember.id(), "georadiusbymember", -5)
+        .flags(&[Flag::Write, Flag::DenyOom, Flag::MovableKeys])
+        .categories(&[Category::Geo])
+        .gates(GateNeed::All)
+        .keys(RADIUS_BY_MEMBER)
+        .group(Group::Geo, "3.2.0")
+        .summary("Returns or stores the members in a circle around a member.")
+        .complexity("O(log M + N) for N members around the circle in a set of M.")
+        .history(&[changed("6.2.0", "Took `ANY`.")])
+        .deprecated(
+            "6.2.0",
+            "`GEOSEARCH` and `GEOSEARCHSTORE` with the `BYRADIUS` and `FROMMEMBER` arguments",
+        )
+        .arguments(&[
+            key("key", 0),
+            string("member"),
+            double("radius"),
+            UNIT,
+            WITH_COORD,
+            WITH_DIST,
+            WITH_HASH,
+            COUNT,
+            ORDER,
+            STORE,
+            STOREDIST,
+        ]),
+    CommandSpec::new(
+        GeoCommand::GeoradiusbymemberRo.id(),
+        "georadiusbymember_ro",
+        -5,
+    )
+    .flags(&[Flag::Readonly])
+    .categories(&[Category::Geo])
+    .keys(READ)
+    .group(Group::Geo, "3.2.10")
+    .summary("Returns the members in a circle around a member.")
+    .complexity("O(log M + N) for N members around the circle in a set of M.")
+    .history(&[changed("6.2.0", "Took `ANY`.")])
+    .deprecated(
+        "6.2.0",
+        "`GEOSEARCH` with the `BYRADIUS` and `FROMMEMBER` arguments",
+    )
+    .arguments(&[
+        key("key", 0),
+        string("member"),
+        double("radius"),
+        UNIT,
+        WITH_COORD,
+        WITH_DIST,
+        WITH_HASH,
+        COUNT,
+        ORDER,
+    ]),
     CommandSpec::new(GeoCommand::Geosearch.id(), "geosearch", -7)
         .flags(&[Flag::Readonly])
         .categories(&[Category::Geo])
@@ -120,9 +242,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             SHAPE,
             ORDER,
             COUNT,
-            word("withcoord", "WITHCOORD").optional(),
-            word("withdist", "WITHDIST").optional(),
-            word("withhash", "WITHHASH").optional(),
+            WITH_COORD,
+            WITH_DIST,
+            WITH_HASH,
         ]),
     CommandSpec::new(GeoCommand::Geosearchstore.id(), "geosearchstore", -8)
         .flags(&[Flag::Write, Flag::DenyOom])

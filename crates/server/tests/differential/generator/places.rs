@@ -28,7 +28,7 @@ impl Generator {
 
     pub(super) fn place_command(&mut self) -> Step {
         let key = format!("g{}", self.random.u32(..4)).into_bytes();
-        match self.random.u32(..14) {
+        match self.random.u32(..17) {
             0..5 => {
                 let mut arguments = vec![key];
                 while self.one_in(4) {
@@ -79,6 +79,7 @@ impl Generator {
                 }
                 self.exact("geosearchstore", [vec![stored, key], shape].concat())
             }
+            10..13 => self.older_search(key),
             _ => {
                 let (mut shape, compare) = self.search();
                 for option in ["WITHDIST", "withhash", "WITHCOORD"] {
@@ -89,6 +90,43 @@ impl Generator {
                 self.step("geosearch", [vec![key], shape].concat(), compare)
             }
         }
+    }
+
+    fn older_search(&mut self, key: Vec<u8>) -> Step {
+        let by_member = self.one_in(2);
+        let mut arguments = vec![key];
+        if by_member {
+            arguments.push(self.place_name());
+        } else {
+            arguments.extend(self.place());
+        }
+        arguments.push(self.number_word(0, 1200));
+        arguments.push(self.unit());
+        for option in ["WITHDIST", "withhash", "WITHCOORD"] {
+            if self.one_in(6) {
+                arguments.push(option.into());
+            }
+        }
+        let mut compare = Compare::Unordered;
+        if self.one_in(2) {
+            arguments.push(self.pick(&["ASC", "desc"]).into());
+            compare = Compare::Exact;
+        }
+        if self.one_in(3) {
+            arguments.extend([b"COUNT".to_vec(), self.number_word(0, 5)]);
+            compare = Compare::Exact;
+        }
+        while self.one_in(3) {
+            let option = self.pick(&["STORE", "storedist"]);
+            arguments.extend([option.into(), b"gstored".to_vec()]);
+        }
+        let names = if by_member {
+            ["georadiusbymember", "georadiusbymember_ro"]
+        } else {
+            ["georadius", "georadius_ro"]
+        };
+        let name = self.pick(&names);
+        self.step(name, arguments, compare)
     }
 
     /// What to look for, and how replies are compared.
