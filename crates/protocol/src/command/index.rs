@@ -1,9 +1,9 @@
 //! Finding a command by name or identifier.
 //!
 //! A name of up to 16 bytes is two overlapping words, in lower case, and a longer one three; they
-//! and the length identify it. One multiplication maps them to a slot of a table in which, by choice
-//! of the multiplier, no two commands collide: a lookup is one hash and one compare. Table and
-//! multiplier are computed at compile time.
+//! and the length identify it. One multiplication maps them to a slot of a table in which, by
+//! choice of the multiplier, no two commands collide: a lookup is one hash and one compare. Table
+//! and multiplier are computed at compile time.
 //!
 //! Deliberately absent: abbreviations, and names that may be changed at run time.
 
