@@ -38,6 +38,38 @@ fn blocked_clients_are_served_first_come_first_served() {
     wait_for_blocked(&server, 0);
 }
 
+/// Also for sorted sets; a list at the key serves nobody who waits for one.
+#[test]
+fn blocked_clients_take_members_in_order() {
+    const CLIENTS: usize = 8;
+    let server = TestServer::start(&["--threads", "3"]);
+    let mut waiting = Vec::new();
+    for count in 1..=CLIENTS {
+        let mut wire = server.connect();
+        wire.send(match count % 3 {
+            0 => "BZMPOP 0 2 other queue MAX COUNT 3\r\n",
+            1 => "BZPOPMIN other queue 0\r\n",
+            _ => "BZPOPMAX queue other 0\r\n",
+        });
+        wait_for_blocked(&server, count);
+        waiting.push(wire);
+    }
+    let mut adder = server.connect();
+    adder.ask(&["RPUSH", "queue", "element"], ":1\r\n");
+    adder.ask(&["LPOP", "queue"], "$7\r\nelement\r\n");
+    wait_for_blocked(&server, CLIENTS);
+    for (number, wire) in waiting.iter_mut().enumerate() {
+        let (score, member) = (number.to_string(), format!("m{number}"));
+        adder.ask(&["ZADD", "queue", &score, &member], ":1\r\n");
+        let entry = format!("$2\r\n{member}\r\n$1\r\n{score}\r\n");
+        wire.expect(match (number + 1) % 3 {
+            0 => format!("*2\r\n$5\r\nqueue\r\n*1\r\n*2\r\n{entry}"),
+            _ => format!("*3\r\n$5\r\nqueue\r\n{entry}"),
+        });
+    }
+    wait_for_blocked(&server, 0);
+}
+
 #[test]
 fn waits_end_by_timeout_unblock_and_disconnection() {
     let server = TestServer::start(&["--threads", "2"]);

@@ -1,13 +1,15 @@
-//! Members that are taken out: ZPOPMIN ZPOPMAX ZMPOP.
+//! Members that are taken out: ZPOPMIN ZPOPMAX ZMPOP, and BZPOPMIN BZPOPMAX BZMPOP, which wait for
+//! one.
 
 use std::ops::Range;
 
-use pando_engine::{Decision, SortedRef};
+use pando_engine::{Decision, SortedRef, TypeTag};
 use pando_protocol::{Reply, Request, RespVersion, number};
 
 use super::range::{Order, entries};
 use super::remove::without;
 use super::{reply_entries, reply_score, sorted_of};
+use crate::commands::waiting;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::{Handled, Progress};
@@ -84,18 +86,68 @@ pub(super) fn from_several(
     reply: &mut Reply<'_>,
 ) -> Handled {
     let (keys, order, count) = parse(request, 1)?;
-    for index in keys {
-        let key = request.arg(index);
-        if let Some(popped) = take(keyspace, key, order, count)? {
-            reply_popped(reply, key, &popped);
-            return Ok(Progress::Done);
-        }
+    match take_from_first(keyspace, request, keys, (order, count))? {
+        Some((key, popped)) => reply_popped(reply, key, &popped),
+        None => reply.null_array(),
     }
-    reply.null_array();
     Ok(Progress::Done)
 }
 
-/// The reply of ZMPOP: the key, and pairs in any version.
+/// Takes members from the first of several keys that has a sorted set; returns which, and they.
+fn take_from_first<'r>(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'r>,
+    keys: Range<usize>,
+    (order, count): (Order, usize),
+) -> Result<Option<(&'r [u8], Popped)>, CommandError> {
+    for index in keys {
+        let key = request.arg(index);
+        if keyspace.is_first(TypeTag::SortedSet, key)
+            && let Some(popped) = take(keyspace, key, order, count)?
+        {
+            return Ok(Some((key, popped)));
+        }
+    }
+    Ok(None)
+}
+
+/// BZPOPMIN, BZPOPMAX key [key …] timeout
+pub(super) fn blocking(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+    order: Order,
+) -> Handled {
+    let keys = 1..request.len() - 1;
+    let until = waiting::until(keyspace, request.arg(keys.end))?;
+    let taken = take_from_first(keyspace, request, keys.clone(), (order, 1))?;
+    let Some((key, popped)) = taken else {
+        return Ok(waiting::for_keys(TypeTag::SortedSet, keys, until, false));
+    };
+    let (member, score) = &popped[0];
+    reply.array(3);
+    reply.bulk(key);
+    reply.bulk(member);
+    reply_score(reply, *score);
+    Ok(Progress::Done)
+}
+
+/// BZMPOP timeout numkeys key [key …] MIN | MAX [COUNT count]
+pub(super) fn blocking_from_several(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let until = waiting::until(keyspace, request.arg(1))?;
+    let (keys, order, count) = parse(request, 2)?;
+    match take_from_first(keyspace, request, keys.clone(), (order, count))? {
+        Some((key, popped)) => reply_popped(reply, key, &popped),
+        None => return Ok(waiting::for_keys(TypeTag::SortedSet, keys, until, false)),
+    }
+    Ok(Progress::Done)
+}
+
+/// The reply of ZMPOP and BZMPOP: the key, and pairs in any version.
 pub(in crate::commands) fn reply_popped(reply: &mut Reply<'_>, key: &[u8], popped: &Popped) {
     reply.array(2);
     reply.bulk(key);

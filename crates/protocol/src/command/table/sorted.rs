@@ -6,11 +6,14 @@ use crate::command::argument::{
 use crate::command::execution::GateNeed;
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
-use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
+use crate::command::spec::{Category, Change, CommandSpec, Flag, Group, changed};
 
 family! {
     /// Commands on sorted sets.
     SortedCommand in Keyspace(Sorted) {
+        Bzmpop,
+        Bzpopmax,
+        Bzpopmin,
         Zadd,
         Zcard,
         Zcount,
@@ -51,6 +54,8 @@ const READS_FAST: &[Flag] = &[Flag::Readonly, Flag::Fast];
 const ADDS: &[Flag] = &[Flag::Write, Flag::DenyOom, Flag::Fast];
 const REMOVES: &[Flag] = &[Flag::Write];
 const REMOVES_FAST: &[Flag] = &[Flag::Write, Flag::Fast];
+const WAITS: &[Flag] = &[Flag::Write, Flag::Noscript, Flag::Blocking, Flag::Fast];
+const WAITS_FOR_COUNTED: &[Flag] = &[Flag::Write, Flag::Blocking, Flag::MovableKeys];
 
 const ASKED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadOnly, &[])];
 const RETURNED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access])];
@@ -61,11 +66,8 @@ const INCREASED: &[KeySpec] = &[KeySpec::one(
     &[KeyEffect::Access, KeyEffect::Update],
 )];
 const SHORTENED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadWrite, &[KeyEffect::Delete])];
-const POPPED: &[KeySpec] = &[KeySpec::one(
-    1,
-    KeyAccess::ReadWrite,
-    &[KeyEffect::Access, KeyEffect::Delete],
-)];
+const TAKEN: &[KeyEffect] = &[KeyEffect::Access, KeyEffect::Delete];
+const POPPED: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadWrite, TAKEN)];
 
 const SCORES: &[Argument] = &[key("key", 0), double("min"), double("max")];
 const MEMBERS: &[Argument] = &[key("key", 0), string("min"), string("max")];
@@ -130,12 +132,48 @@ const fn storing(command: SortedCommand, name: &'static str) -> CommandSpec {
 
 const MANY: Argument = key("key", 0).multiple();
 const MANY_STORED: Argument = key("key", 1).multiple();
+const ONE_KEY: &str = "It takes from one key, the first that has a sorted set";
 const LOG_EACH: &str = "O(log M) for each member in a set of M members.";
 const LOG_ONE: &str = "O(log M) in a set of M members.";
 const LOG_RANGE: &str = "O(log M + N) for N members of a set of M.";
 
+/// BZPOPMAX or BZPOPMIN.
+const fn waiting(command: SortedCommand, name: &'static str) -> CommandSpec {
+    const KEYS: &[KeySpec] = &[KeySpec::all_but_last(1, KeyAccess::ReadWrite, TAKEN)];
+    const HISTORY: &[Change] = &[changed("6.0.0", "The timeout may be a fraction.")];
+    const ARGUMENTS: &[Argument] = &[MANY, double("timeout")];
+    spec(command, name, -3, WAITS, KEYS)
+        .key_by_key(ONE_KEY)
+        .group(Group::Sortedset, "5.0.0")
+        .complexity("O(K + log M) in a set of M members, for K keys.")
+        .history(HISTORY)
+        .arguments(ARGUMENTS)
+}
+
 /// In the order of [`SortedCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
+    spec(
+        SortedCommand::Bzmpop,
+        "bzmpop",
+        -5,
+        WAITS_FOR_COUNTED,
+        &[KeySpec::counted(2, KeyAccess::ReadWrite, TAKEN)],
+    )
+    .key_by_key(ONE_KEY)
+    .group(Group::Sortedset, "7.0.0")
+    .summary("Takes members out of the first of several sorted sets that is there; waits for one.")
+    .complexity("O(K + N log M) for N members of the set and K keys.")
+    .arguments(&[
+        double("timeout"),
+        integer("numkeys"),
+        MANY,
+        one_of("where", &[word("min", "MIN"), word("max", "MAX")]),
+        integer("count").token("COUNT").optional(),
+    ]),
+    waiting(SortedCommand::Bzpopmax, "bzpopmax")
+        .summary("Takes the highest member of the first sorted set that is there; waits for one."),
+    waiting(SortedCommand::Bzpopmin, "bzpopmin")
+        .summary("Takes the lowest member of the first sorted set that is there; waits for one."),
     spec(SortedCommand::Zadd, "zadd", -4, ADDS, UPDATED)
         .group(Group::Sortedset, "1.2.0")
         .summary("Adds members to a sorted set, or changes their scores.")
@@ -215,11 +253,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         "zmpop",
         -4,
         &[Flag::Write, Flag::MovableKeys],
-        &[KeySpec::counted(
-            1,
-            KeyAccess::ReadWrite,
-            &[KeyEffect::Access, KeyEffect::Delete],
-        )],
+        &[KeySpec::counted(1, KeyAccess::ReadWrite, TAKEN)],
     )
     .gates(GateNeed::All)
     .group(Group::Sortedset, "7.0.0")

@@ -172,6 +172,10 @@ impl Generator {
                 }
                 self.exact(name, arguments)
             }
+            28 if self.one_in(2) => {
+                let name = self.pick(&["bzpopmin", "BZPOPMAX"]);
+                self.exact(name, vec![key, b"0.001".to_vec()])
+            }
             28 => self.zmpop(),
             29 => self.zrandmember(key),
             30..34 => self.zunion(key),
@@ -190,6 +194,10 @@ impl Generator {
         arguments.push(self.pick(&["MIN", "max"]).into());
         if self.one_in(2) {
             arguments.extend([b"COUNT".to_vec(), self.number_word(0, 4)]);
+        }
+        if self.one_in(2) {
+            arguments.insert(0, b"0.001".to_vec());
+            return self.exact("bzmpop", arguments);
         }
         self.exact("zmpop", arguments)
     }

@@ -212,7 +212,7 @@ impl Requests {
 fn every_command_on_the_keyspace_is_drawn() {
     let mut requests = Requests::new(1);
     let all = requests.specs.len();
-    let drawn = (0..3000).map(|_| requests.any_command().swap_remove(0));
+    let drawn = (0..20_000).map(|_| requests.any_command().swap_remove(0));
     let drawn: std::collections::BTreeSet<_> = drawn.collect();
     assert_eq!(drawn.len(), all);
 }
