@@ -4,7 +4,8 @@
 //! which Redis leaves open.
 
 use super::{
-    Argument, Category, CommandSpec, KeySpec, Refusal, Rule, all, key_uses, keys, lookup, resolve,
+    Argument, Category, CommandSpec, KeyAccess, KeySpec, Refusal, Rule, all, key_uses, keys,
+    lookup, resolve, unbuilt::unbuilt,
 };
 use crate::{Reply, Request, pattern};
 
@@ -27,6 +28,11 @@ pub fn answer(request: Request<'_>, reply: &mut Reply<'_>) {
     }
 }
 
+/// What is told of the command or (after a bar) subcommand with this name, in any case.
+fn find_told(name: &[u8]) -> Option<&'static CommandSpec> {
+    find(name).or_else(|| unbuilt(name))
+}
+
 /// The command or (after a bar) subcommand with this name, in any case.
 fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     match name.iter().position(|byte| *byte == b'|') {
@@ -44,7 +50,7 @@ fn info(request: Request<'_>, reply: &mut Reply<'_>) {
     }
     reply.array(request.len() - 2);
     for name in request.args_from(2) {
-        match find(name) {
+        match find_told(name) {
             Some(spec) => describe(spec, reply),
             None => reply.null(),
         }
@@ -312,10 +318,18 @@ fn names(specs: impl Iterator<Item = &'static CommandSpec> + Clone, reply: &mut 
 /// COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS: the keys of the command line that follows.
 fn get_keys(request: Request<'_>, with_flags: bool, reply: &mut Reply<'_>) {
     let line = request.tail(2);
-    let (Ok(spec) | Err(Refusal::WrongArity(spec))) = resolve(line) else {
+    let spec = match resolve(line) {
+        Ok(spec) | Err(Refusal::WrongArity(spec)) => Some(spec),
+        Err(_) => unbuilt(line.arg(0)),
+    };
+    let Some(spec) = spec else {
         return reply.error("ERR Invalid command specified");
     };
-    if spec.keys.is_empty() {
+    if spec
+        .keys
+        .iter()
+        .all(|keys| keys.access == KeyAccess::NotKey)
+    {
         return reply.error("ERR The command has no key arguments");
     }
     if !spec.accepts(line.len()) {

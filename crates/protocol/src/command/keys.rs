@@ -21,6 +21,8 @@ pub enum KeyAccess {
     Overwrite,
     /// Removes the key.
     Remove,
+    /// Is not a key, though it chooses the server as one does: a channel.
+    NotKey,
 }
 
 impl KeyAccess {
@@ -32,6 +34,7 @@ impl KeyAccess {
             KeyAccess::ReadWrite => "RW",
             KeyAccess::Overwrite => "OW",
             KeyAccess::Remove => "RM",
+            KeyAccess::NotKey => "not_key",
         }
     }
 }

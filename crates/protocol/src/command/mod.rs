@@ -32,4 +32,4 @@ pub use table::{
     HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
     StringCommand,
 };
-pub use unbuilt::is_unbuilt;
+pub use unbuilt::{is_unbuilt, told};

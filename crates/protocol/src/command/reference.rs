@@ -58,7 +58,8 @@ const UNBUILT: &str = "
 ## Not supported yet
 
 Redis has these too. The error that answers them begins as for any unknown command, and then says
-so: `ERR unknown command 'LPUSH': not supported yet, with args beginning with: ...`.
+so: `ERR unknown command 'EVAL': not supported yet, with args beginning with: ...`. COMMAND INFO,
+COMMAND GETKEYS and ACL CAT know those of Redis 7.0 all the same, since proxies ask where keys are.
 
 ";
 

@@ -99,6 +99,8 @@ words! {
     DenyOom = "denyoom",
     /// For administrators.
     Admin = "admin",
+    /// About channels.
+    Pubsub = "pubsub",
     /// Refused in scripts.
     Noscript = "noscript",
     /// May wait for something.
@@ -111,10 +113,14 @@ words! {
     SkipMonitor = "skip_monitor",
     /// Not recorded by SLOWLOG.
     SkipSlowlog = "skip_slowlog",
+    /// Answered for a slot that is on its way here.
+    Asking = "asking",
     /// Constant or logarithmic in time.
     Fast = "fast",
     /// Answered before the client has authenticated.
     NoAuth = "no_auth",
+    /// May be sent without keys although it can have some.
+    NoMandatoryKeys = "no_mandatory_keys",
     /// Refused while the dataset is being replaced in the background.
     NoAsyncLoading = "no_async_loading",
     /// Refused inside MULTI.

@@ -3,7 +3,12 @@
 //! Their error begins like that of an unknown command: clients look for these words to find out
 //! what a server can do. It then says that the name is not a typo.
 //!
-//! Deliberately absent: modules' commands, and subcommands.
+//! COMMAND and ACL tell of those of Redis 7.0 all the same ([`told`]).
+//!
+//! Deliberately absent: modules' commands.
+
+use super::table::UNBUILT;
+use super::{CommandSpec, all};
 
 /// Chapters, and the names in each, in lower case and in order.
 pub(super) const CHAPTERS: &[(&str, &str)] = &[
@@ -42,6 +47,23 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
 pub fn is_unbuilt(name: &[u8]) -> bool {
     let is = |unbuilt: &str| unbuilt.as_bytes().eq_ignore_ascii_case(name);
     CHAPTERS.iter().any(|(_, names)| names.split(' ').any(is))
+}
+
+/// What is told of a command or (after a bar) subcommand that is not built, in any case.
+pub(super) fn unbuilt(name: &[u8]) -> Option<&'static CommandSpec> {
+    let mut specs = UNBUILT.iter().flat_map(with_subcommands);
+    specs.find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// All commands and subcommands, and those that are not built but known.
+pub fn told() -> impl Iterator<Item = &'static CommandSpec> + Clone {
+    all().chain(UNBUILT).flat_map(with_subcommands)
+}
+
+fn with_subcommands(
+    spec: &'static CommandSpec,
+) -> impl Iterator<Item = &'static CommandSpec> + Clone {
+    std::iter::once(spec).chain(spec.subcommands)
 }
 
 #[cfg(test)]

@@ -76,9 +76,7 @@ fn cat(call: &mut Call<'_, '_, '_>) -> Handled {
                     name: Echo::of(request.arg(2)),
                 });
             };
-            let members = command::all()
-                .flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
-                .filter(|spec| spec.categories.has(*category));
+            let members = command::told().filter(|spec| spec.categories.has(*category));
             let names: Vec<_> = members.map(|spec| spec.name).collect();
             call.reply.array(names.len());
             for name in names {

@@ -277,6 +277,11 @@ fn keys_of_a_line_are_told() {
             "GETKEYSANDFLAGS copy a b",
             "[[\"a\", ~[+RO, +access]], [\"b\", ~[+OW, +update]]]",
         ),
+        ("GETKEYS eval s 2 a b c", "[\"a\", \"b\"]"),
+        (
+            "GETKEYS spublish c m",
+            "-ERR The command has no key arguments",
+        ),
         ("GETKEYS nope k", "-ERR Invalid command specified"),
         ("GETKEYS client nope", "-ERR Invalid command specified"),
         ("GETKEYS client|id x", "-ERR Invalid command specified"),

@@ -17,6 +17,7 @@ mod sets;
 mod snapshots;
 mod sorted;
 mod strings;
+mod unbuilt;
 
 pub use bitmaps::BitmapCommand;
 pub use connection::ConnectionCommand;
@@ -31,6 +32,8 @@ pub use ordered::OrderedCommand;
 pub use sets::SetCommand;
 pub use sorted::SortedCommand;
 pub use strings::StringCommand;
+
+pub(super) use unbuilt::UNBUILT;
 
 use super::CommandSpec;
 
