@@ -9,6 +9,10 @@ use std::collections::HashSet;
 
 use super::{Chunked, Node, Subtree, WideRow};
 
+/// Nodes on both sides together behind which a shared one is looked for before all are hashed: a
+/// change leaves one or two of each.
+const NEAR: usize = 6;
+
 impl WideRow {
     /// Heap bytes of the nodes and large columns that `next`, a later version, does not share: the
     /// garbage when this version is dropped. O(nodes of both that are not shared).
@@ -51,11 +55,43 @@ fn children<'r>(trees: &[&'r Subtree]) -> Vec<&'r Subtree> {
         .collect()
 }
 
+/// Removes what both have. O(nodes), with no hashing where changes are near each other.
+///
+/// What is shared is in the same order on both sides, that of its fields. So what is passed over on
+/// the way to the nearest shared node is shared with nothing.
 fn remove_shared(olds: &mut Vec<&Subtree>, nexts: &mut Vec<&Subtree>) {
-    let of = |trees: &[&Subtree]| trees.iter().map(|tree| tree.address()).collect();
-    let (old, next): (HashSet<_>, HashSet<_>) = (of(olds), of(nexts));
-    olds.retain(|tree| !next.contains(&tree.address()));
-    nexts.retain(|tree| !old.contains(&tree.address()));
+    let (mut old_left, mut next_left) = (Vec::new(), Vec::new());
+    let (mut old, mut next) = (&olds[..], &nexts[..]);
+    loop {
+        let pairs = old.iter().zip(next);
+        let shared = pairs.take_while(|(old, next)| old.address() == next.address());
+        let shared = shared.count();
+        (old, next) = (&old[shared..], &next[shared..]);
+        let Some((gone, come)) = nearest_shared(old, next) else {
+            break;
+        };
+        old_left.extend_from_slice(&old[..gone]);
+        next_left.extend_from_slice(&next[..come]);
+        (old, next) = (&old[gone..], &next[come..]);
+    }
+    if old.len() + next.len() > NEAR + 2 {
+        let of = |trees: &[&Subtree]| trees.iter().map(|tree| tree.address()).collect();
+        let (in_old, in_next): (HashSet<_>, HashSet<_>) = (of(old), of(next));
+        old_left.extend(old.iter().filter(|tree| !in_next.contains(&tree.address())));
+        next_left.extend(next.iter().filter(|tree| !in_old.contains(&tree.address())));
+    } else {
+        // All pairs were compared.
+        old_left.extend_from_slice(old);
+        next_left.extend_from_slice(next);
+    }
+    (*olds, *nexts) = (old_left, next_left);
+}
+
+/// How many nodes of both are before the shared one that is nearest, if that is at most [`NEAR`].
+fn nearest_shared(old: &[&Subtree], next: &[&Subtree]) -> Option<(usize, usize)> {
+    let places = (1..=NEAR).flat_map(|sum| (0..=sum).map(move |gone| (gone, sum - gone)));
+    let mut places = places.filter(|(gone, come)| *gone < old.len() && *come < next.len());
+    places.find(|(gone, come)| old[*gone].address() == next[*come].address())
 }
 
 /// Heap bytes of a node, without its descendants.
