@@ -217,11 +217,16 @@ fn write(shell: &mut Shell, random: &mut Rng) {
     shell.line(&line);
 }
 
-/// One run; returns how many full copies it took.
+/// One run, with clocks that go differently and an expiry on both sides; returns how many full
+/// copies it took.
 fn run(seed: u64, engines: [EngineKind; 2]) -> usize {
     let mut random = Rng::with_seed(seed);
     let [up, down] = engines.map(shell);
     let mut pair = Pair::new(up, down);
+    let mut passed_ms = [0; 2];
+    for side in [&pair.up, &pair.down] {
+        side.database.set_active_expire(true);
+    }
     if random.bool() {
         pair.up
             .database
@@ -238,9 +243,18 @@ fn run(seed: u64, engines: [EngineKind; 2]) -> usize {
             63..=79 => {
                 pair.send();
             }
-            80..=97 => pair
+            80..=95 => pair
                 .deliver()
                 .unwrap_or_else(|error| panic!("seed {seed}: {error}")),
+            96..=97 => {
+                let side = random.usize(0..2);
+                let ms = random.u64(0..600);
+                passed_ms[side] += ms;
+                let shell = [&mut pair.up, &mut pair.down];
+                let shell = shell.into_iter().nth(side).expect("there are two");
+                shell.pass_ms(ms);
+                shell.session.maintain();
+            }
             98 => pair.cut(),
             _ => {
                 pair.replica.acknowledged();
@@ -250,6 +264,10 @@ fn run(seed: u64, engines: [EngineKind; 2]) -> usize {
     }
     pair.settle()
         .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    // What readers see of deadlines is by the clock of each side.
+    let most = passed_ms[0].max(passed_ms[1]);
+    pair.up.pass_ms(most - passed_ms[0]);
+    pair.down.pass_ms(most - passed_ms[1]);
     assert_eq!(
         content(&mut pair.up),
         content(&mut pair.down),

@@ -13,13 +13,13 @@ use crate::harness::{Folder, PATIENCE, TestServer, Wire, request};
 /// Bytes of a segment: the smallest that can be set.
 const SEGMENT: &str = "1mb";
 /// Three quarters of a segment are below it, no whole one is.
-const ONLY_WHAT_IS_THERE: u64 = 900 * 1024;
+pub(crate) const ONLY_WHAT_IS_THERE: u64 = 900 * 1024;
 /// The header of a file.
 const ALMOST_NOTHING: u64 = 4096;
 /// Writes that fill two segments, and so much that a checkpoint of it is above any of the limits.
 const PRELOADED_MIN: usize = 150;
 
-fn limit(server: &TestServer, bytes: Option<u64>) {
+pub(crate) fn limit(server: &TestServer, bytes: Option<u64>) {
     let pid = Pid::from_raw(server.pid().cast_signed()).expect("a process");
     // The server has inherited this one.
     let maximum = getrlimit(Resource::Fsize).maximum;
@@ -51,7 +51,7 @@ fn answer(wire: &mut Wire, arguments: &[&str]) -> String {
 }
 
 /// A value that no other one is like: the log would hold the difference alone.
-fn value(count: usize) -> String {
+pub(crate) fn value(count: usize) -> String {
     let letter = char::from(b'a' + (count % 26) as u8);
     letter.to_string().repeat(16 * 1024)
 }

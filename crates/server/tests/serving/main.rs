@@ -23,4 +23,5 @@ mod replicated;
 mod replication;
 mod requests;
 mod snapshots;
+mod trees;
 mod waiting;

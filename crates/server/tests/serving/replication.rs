@@ -52,7 +52,7 @@ pub(crate) fn wait_for_link(server: &TestServer) {
 }
 
 /// Every key with its value, in order; none if a copy replaced it meanwhile.
-fn content(server: &TestServer) -> Vec<(String, Option<String>)> {
+pub(crate) fn content(server: &TestServer) -> Vec<(String, Option<String>)> {
     let mut connection = server.connection();
     let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).unwrap();
     keys.sort_unstable();
@@ -61,7 +61,7 @@ fn content(server: &TestServer) -> Vec<(String, Option<String>)> {
     keys.into_iter().zip(values).collect()
 }
 
-fn wait_until_same(primary: &TestServer, replica: &TestServer) {
+pub(crate) fn wait_until_same(primary: &TestServer, replica: &TestServer) {
     replica.wait_until("both have the same", || {
         let (one, other) = (content(primary), content(replica));
         one == other && !one.is_empty()
@@ -70,7 +70,7 @@ fn wait_until_same(primary: &TestServer, replica: &TestServer) {
 
 /// Waits until the replica of a primary has on disk what it has been sent, and so where it stands:
 /// a link that is up says only that its data are served.
-fn wait_until_on_disk(primary: &TestServer) {
+pub(crate) fn wait_until_on_disk(primary: &TestServer) {
     let mut connection = primary.connection();
     ask(&mut connection, &["SET", "on disk", "there"]).unwrap();
     primary.wait_until("it is on disk there", || {
