@@ -9,7 +9,10 @@
 //! | strict serializability of all reads and writes, by cycle search | `history` | lost updates, stale reads, long forks, write skew |
 //! | lists only grow, money stays | `history` | the same, without trust in versions |
 //! | a snapshot is all that its maker could have read, whenever it is read | `history` | snapshots that change, a tip that was not compared |
+//! | a branch begins as what its maker could have read, and has nothing from others | `history` | writes that show elsewhere, a branch that was not compared |
 //! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
+//! | descendant sets are bounded, whenever a memnode has written | `world` | one copy too many |
+//! | the branches that were made and not dropped are there | `world` | half a branch |
 //! | what is leased can be read; after collection only what is kept is there | `world` | pages freed too early or never, snapshots dropped or kept |
 //! | diff(a, b) applied to a is b | `world` | subtrees passed over that differ |
 //! | a merge writes what its three versions say | `world` | changes that it overwrites |

@@ -110,7 +110,7 @@ fn audited(database: &Database, model: &Model) {
     let contents = audit(memnodes, DESCENDANTS_MAX, true)
         .unwrap()
         .remove(&tip.snapshot);
-    let contents = contents.unwrap();
+    let contents = contents.unwrap().contents;
     let expected: BTreeMap<_, _> = model
         .iter()
         .map(|((tree, key), held)| ([&tree.0.to_be_bytes()[..], key].concat(), held.clone()))
@@ -435,10 +435,14 @@ fn at_the_tip(database: &Database) -> BTreeMap<(TreeId, Vec<u8>), Vec<u8>> {
     let contents = audit(memnodes, DESCENDANTS_MAX, false)
         .unwrap()
         .remove(&tip.snapshot);
-    let entries = contents.unwrap().into_iter().map(|(key, (_, value))| {
-        let (tree, key) = key.split_first_chunk().unwrap();
-        ((TreeId(u32::from_be_bytes(*tree)), key.to_vec()), value)
-    });
+    let entries = contents
+        .unwrap()
+        .contents
+        .into_iter()
+        .map(|(key, (_, value))| {
+            let (tree, key) = key.split_first_chunk().unwrap();
+            ((TreeId(u32::from_be_bytes(*tree)), key.to_vec()), value)
+        });
     entries.collect()
 }
 

@@ -191,7 +191,7 @@ impl World {
             values.collect::<Held>()
         };
         for (view, held) in all {
-            let contents = values(&found[&view.snapshot()]);
+            let contents = values(&found[&view.snapshot()].contents);
             assert_eq!(contents, held, "seed {seed}: {view:?}");
         }
     }

@@ -2,6 +2,7 @@
 //! version a tree, and is every slot in use part of one that can be seen?
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use pando_memnode::{Address, Bytes, Memnode, Slot};
@@ -21,6 +22,23 @@ pub(crate) type Finding = String;
 
 /// Every entry of a version, by its key as pages have it.
 pub(crate) type Contents = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+
+/// What a version holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) contents: Contents,
+    /// Where each leaf begins, and its floor.
+    pub(crate) floors: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Held {
+    /// The floor of the leaf that is responsible for a key, as pages have it.
+    pub(crate) fn floor(&self, key: &[u8]) -> u64 {
+        let upto = (Bound::Unbounded, Bound::Included(key));
+        let leaf = self.floors.range::<[u8], _>(upto).next_back();
+        *leaf.expect("a leaf for each key").1
+    }
+}
 
 /// Where lines begin.
 pub(crate) type Lines = BTreeMap<u32, Line>;
@@ -47,7 +65,7 @@ struct Walk<'m> {
     memnodes: &'m [Memnode],
     ancestry: Ancestry,
     reached: Vec<Address>,
-    contents: Contents,
+    held: Held,
 }
 
 impl Walk<'_> {
@@ -133,8 +151,12 @@ impl Walk<'_> {
                 self.node(page.child(index), Some(page.height() - 1), key, next)?;
             } else {
                 let (version, value) = page.entry(index);
-                self.contents.insert(key.clone(), (version, value.to_vec()));
+                let entry = (version, value.to_vec());
+                self.held.contents.insert(key.clone(), entry);
             }
+        }
+        if page.height() == 0 {
+            self.held.floors.insert(low.to_vec(), page.floor());
         }
         Ok(())
     }
@@ -145,15 +167,15 @@ pub(crate) fn walk(
     memnodes: &[Memnode],
     lines: &Lines,
     view: View,
-) -> Result<(Contents, Vec<Address>), Finding> {
+) -> Result<(Held, Vec<Address>), Finding> {
     let mut walk = Walk {
         memnodes,
         ancestry: ancestry(lines, view.snapshot)?,
         reached: Vec::new(),
-        contents: Contents::new(),
+        held: Held::default(),
     };
     walk.node(view.root, None, &[], None)?;
-    Ok((walk.contents, walk.reached))
+    Ok((walk.held, walk.reached))
 }
 
 /// What a replicated slot holds, which must be the same on every memnode.
@@ -286,12 +308,12 @@ pub(crate) fn is_bounded(page: &Page, lines: &Lines, first_max: u8) -> Result<()
 }
 
 /// Whether all versions that are seen are sound, and no slot is in use that none of them has.
-/// Returns what they hold: the kept snapshots, in order, and the tips.
+/// Returns what they hold: the kept snapshots, the tips, and where these part.
 pub(crate) fn audit(
     memnodes: &[Memnode],
     first_max: u8,
     leaks_nothing: bool,
-) -> Result<BTreeMap<SnapshotId, Contents>, Finding> {
+) -> Result<BTreeMap<SnapshotId, Held>, Finding> {
     let catalog = catalog(memnodes)?;
     let kept = kept(memnodes)?.into_iter().map(|kept| kept.view);
     let kept: Vec<_> = kept.collect();
@@ -304,10 +326,10 @@ pub(crate) fn audit(
         Some(View { snapshot, ..view })
     }));
     let mut all = BTreeSet::new();
-    let mut contents = BTreeMap::new();
+    let mut all_held = BTreeMap::new();
     for view in views {
         let (held, reached) = walk(memnodes, &catalog.lines, view)?;
-        contents.insert(view.snapshot, held);
+        all_held.insert(view.snapshot, held);
         all.extend(reached);
     }
     let used = memnodes.iter().flat_map(Memnode::used_slots);
@@ -325,5 +347,5 @@ pub(crate) fn audit(
             "{count} slots are in use, and {expected} are reachable"
         ));
     }
-    Ok(contents)
+    Ok(all_held)
 }

@@ -9,14 +9,26 @@
 //! A removal of version v counts as written right after v, and an absent key read at floor f comes
 //! after all that was written up to f.
 //!
+//! **Branches.** A key is another one on each line of versions. Whoever began a line wrote all keys
+//! of it: with what the version had that it came from. Whoever left a version behind, by a snapshot
+//! or a branch, read all keys of its line, and has seen what others see there. So a read of what a
+//! line had when it began is one of the version that it came from, and so on up to the line where
+//! it was written, which its version says (`SnapshotId::version_floor`). A write that shows on
+//! another branch is a read that nothing explains. The floor that an absent key was read at is that
+//! of a leaf on the line where it was missed; above that line, no more is known than that the key
+//! was not there. All who found out what a version has must agree.
+//!
+//! Who uses a line comes before whoever dropped or reset its branch.
+//!
 //! Of a transaction whose coordinator crashed while it committed, the memnodes know how it ended.
 //!
 //! Versions are not trusted alone: money is counted, and a list is a prefix of every longer one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::audit::Contents;
-use super::script::{ACCOUNTS, Key, MONEY, Seen, account, list};
+use super::script::{ACCOUNTS, At, Effects, Key, MONEY, Seen, account, list};
+use crate::branch::BranchId;
+use crate::snapshot::SnapshotId;
 use crate::tree::TreeId;
 
 /// A transaction that committed.
@@ -32,13 +44,44 @@ pub(crate) struct Ran {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     pub(crate) ran: Vec<Ran>,
+    /// Who left a version behind.
+    pub(crate) makers: BTreeMap<SnapshotId, usize>,
+    /// Who began a line, and from which version.
+    lines: BTreeMap<u32, (usize, SnapshotId)>,
+    /// Who took a line from its branch.
+    over: BTreeMap<u32, usize>,
+    /// The branches that there are, each with its line.
+    pub(crate) branches: BTreeMap<BranchId, u32>,
 }
 
-/// Where a write stands among those of its key.
+/// Where a write stands among those of its key on a line.
 type Place = u64;
 
-/// The writes of each key: by place, who wrote what.
-type Writes<'h> = BTreeMap<&'h Key, BTreeMap<Place, (usize, Option<&'h [u8]>)>>;
+/// The writes of a key on a line: by place, who wrote what.
+type Places<'h> = BTreeMap<Place, (usize, Option<&'h [u8]>)>;
+
+/// The writes of all keys.
+type Writes<'h> = BTreeMap<(u32, &'h Key), Places<'h>>;
+
+/// What versions that stayed behind have, as far as anybody saw: the key's version, or nothing.
+type States<'h> = BTreeMap<(SnapshotId, &'h Key), Option<u64>>;
+
+/// What somebody found.
+#[derive(Clone, Copy, Debug)]
+struct Found<'h> {
+    at: At,
+    key: &'h Key,
+    version: u64,
+    value: Value<'h>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value<'h> {
+    Absent,
+    /// Some value.
+    Any,
+    This(&'h [u8]),
+}
 
 fn present(version: u64) -> Place {
     2 * version
@@ -48,27 +91,72 @@ fn removed(version: u64) -> Place {
     2 * version + 1
 }
 
-fn is_present(places: &BTreeMap<Place, (usize, Option<&[u8]>)>) -> bool {
-    places
-        .last_key_value()
-        .is_some_and(|(_, (_, value))| value.is_some())
-}
-
 impl History {
-    /// Whether some order explains everything, and leaves `contents`.
-    pub(crate) fn check(&self, contents: &Contents) -> Result<(), String> {
+    /// Notes a transaction that committed.
+    pub(crate) fn add(&mut self, ran: Ran, effects: &Effects) {
+        let number = self.ran.len();
+        self.ran.push(ran);
+        self.makers
+            .extend(effects.left.map(|version| (version, number)));
+        self.over.extend(effects.over.map(|line| (line, number)));
+        if let Some(began) = effects.began {
+            self.lines.insert(began.line, (number, began.from));
+            if effects.over.is_none() {
+                self.branches.insert(began.branch, began.line);
+            } else if let Some(line) = self.branches.get_mut(&began.branch) {
+                // Of two resets, the later one has the higher line.
+                *line = began.line.max(*line);
+            }
+        }
+        if let Some(dropped) = effects.dropped {
+            self.branches.remove(&dropped);
+        }
+    }
+
+    /// All keys that were ever written.
+    pub(crate) fn keys(&self) -> BTreeSet<Key> {
+        let all = self.ran.iter().flat_map(|ran| &ran.seen);
+        let written = all.filter_map(|seen| match seen {
+            Seen::Wrote { key, .. } => Some(key.clone()),
+            Seen::Read { .. } | Seen::Removed { .. } => None,
+        });
+        written.collect()
+    }
+
+    /// Whether some order explains everything.
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.money()?;
         self.lists()?;
         let writes = self.writes()?;
-        Self::last(&writes, contents)?;
-        let mut edges = self.real_time();
+        let (mut edges, mut states) = (self.real_time(), States::new());
         for places in writes.values() {
             for (writer, next) in places.values().zip(places.values().skip(1)) {
                 edges.add(writer.0, next.0);
             }
         }
         for index in 0..self.ran.len() {
-            self.reads(index, &writes, &mut edges)?;
+            for seen in &self.ran[index].seen {
+                self.uses(index, seen, &mut edges);
+                let found = match seen {
+                    Seen::Wrote { .. } => continue,
+                    Seen::Read { at, key, probe } => Found {
+                        at: *at,
+                        key,
+                        version: probe.version,
+                        value: probe.value.as_deref().map_or(Value::Absent, Value::This),
+                    },
+                    // It was there.
+                    Seen::Removed { line, key, version } => Found {
+                        at: At::Tip(*line),
+                        key,
+                        version: *version,
+                        value: Value::Any,
+                    },
+                };
+                let explained = self.explain(index, found, &writes, (&mut edges, &mut states));
+                let begin = self.ran[index].begin;
+                explained.map_err(|what| format!("{what} {seen:?} (at {begin})"))?;
+            }
         }
         edges.is_acyclic()
     }
@@ -76,34 +164,39 @@ impl History {
     /// Money is the same in everything that reads all accounts.
     fn money(&self) -> Result<(), String> {
         for ran in &self.ran {
-            let mut accounts = BTreeMap::new();
+            let mut banks: BTreeMap<At, BTreeMap<&Key, u64>> = BTreeMap::new();
             for seen in &ran.seen {
-                if let Seen::Read { key, probe } = seen
+                if let Seen::Read { at, key, probe } = seen
                     && (0..ACCOUNTS).any(|number| account(number) == *key)
                     && let Some(value) = &probe.value
                     && let Ok(bytes) = value.as_slice().try_into()
                 {
-                    accounts.insert(key, u64::from_le_bytes(bytes));
+                    let bank = banks.entry(*at).or_default();
+                    bank.insert(key, u64::from_le_bytes(bytes));
                 }
             }
-            let sum: u64 = accounts.values().sum();
-            if accounts.len() == ACCOUNTS as usize && sum != MONEY * u64::from(ACCOUNTS) {
-                return Err(format!("{sum} is all the money (at {})", ran.begin));
+            for (at, accounts) in banks {
+                let sum: u64 = accounts.values().sum();
+                if accounts.len() == ACCOUNTS as usize && sum != MONEY * u64::from(ACCOUNTS) {
+                    let begin = ran.begin;
+                    return Err(format!("{sum} is all the money of {at:?} (at {begin})"));
+                }
             }
         }
         Ok(())
     }
 
-    /// Of two states of a list that were seen, one is a prefix of the other.
+    /// Of two states of a list that were seen on one line, one is a prefix of the other.
     fn lists(&self) -> Result<(), String> {
         let is_list = |key: &Key| key.0 >= TreeId(5) && (0..64).any(|number| list(number) == *key);
-        let mut states: BTreeMap<&Key, BTreeSet<&[u8]>> = BTreeMap::new();
+        let mut states: BTreeMap<(u32, &Key), BTreeSet<&[u8]>> = BTreeMap::new();
         for seen in self.ran.iter().flat_map(|ran| &ran.seen) {
-            if let Seen::Read { key, probe } = seen
+            if let Seen::Read { at, key, probe } = seen
                 && let Some(value) = &probe.value
                 && is_list(key)
             {
-                states.entry(key).or_default().insert(value);
+                let states = states.entry((at.line(), key)).or_default();
+                states.insert(value);
             }
         }
         for (key, states) in states {
@@ -122,80 +215,114 @@ impl History {
         let mut writes = Writes::new();
         for (index, ran) in self.ran.iter().enumerate() {
             for seen in &ran.seen {
-                let (key, place, value) = match seen {
+                let (line, key, place, value) = match seen {
                     Seen::Read { .. } => continue,
                     Seen::Wrote {
+                        line,
                         key,
                         version,
                         value,
-                    } => (key, present(*version), Some(value.as_slice())),
-                    Seen::Removed { key, version } => (key, removed(*version), None),
+                    } => (*line, key, present(*version), Some(value.as_slice())),
+                    Seen::Removed { line, key, version } => (*line, key, removed(*version), None),
                 };
-                let places = writes.entry(key).or_default();
+                let places = writes.entry((line, key)).or_default();
                 if places.insert(place, (index, value)).is_some() {
-                    return Err(format!("{key:?} was written twice at {place}"));
+                    return Err(format!("{key:?} was written twice at {place} on {line}"));
                 }
             }
         }
         Ok(writes)
     }
 
-    /// What was written last is what is there.
-    fn last(writes: &Writes<'_>, contents: &Contents) -> Result<(), String> {
-        for (key, places) in writes {
-            let full = [&key.0.0.to_be_bytes()[..], &key.1].concat();
-            let held = contents
-                .get(&full)
-                .map(|(version, value)| (present(*version), &**value));
-            let (place, (_, value)) = places.last_key_value().expect("a write");
-            let written = value.map(|value| (*place, value));
-            if held != written {
-                return Err(format!(
-                    "{key:?} is {held:?}, and {written:?} was written last"
-                ));
+    /// Who uses a line comes after its beginning and before its end.
+    fn uses(&self, index: usize, seen: &Seen, edges: &mut Edges) {
+        let line = match seen {
+            Seen::Read {
+                at: At::Past(version),
+                ..
+            } => {
+                if let Some(maker) = self.makers.get(version) {
+                    edges.add(*maker, index);
+                }
+                return;
             }
+            Seen::Read { at, .. } => at.line(),
+            Seen::Wrote { line, .. } | Seen::Removed { line, .. } => *line,
+        };
+        if let Some((by, _)) = self.lines.get(&line) {
+            edges.add(*by, index);
         }
-        let present = writes.values().filter(|places| is_present(places)).count();
-        if contents.len() == present {
-            Ok(())
-        } else {
-            Err("there are keys that nobody wrote".to_owned())
+        if let Some(over) = self.over.get(&line) {
+            edges.add(index, *over);
         }
     }
 
-    fn reads(&self, index: usize, writes: &Writes<'_>, edges: &mut Edges) -> Result<(), String> {
-        let none = BTreeMap::new();
-        for seen in &self.ran[index].seen {
-            let Seen::Read { key, probe } = seen else {
-                continue;
-            };
-            let places = writes.get(key).unwrap_or(&none);
-            let upto = match probe.value {
-                Some(_) => present(probe.version),
-                None => removed(probe.version),
-            };
-            let before = places.range(..=upto).next_back();
-            let explained = match (before, &probe.value) {
-                (Some((place, (_, written))), Some(value)) => {
-                    *place == upto && *written == Some(value.as_slice())
-                }
-                (Some((_, (_, written))), None) => written.is_none(),
-                (None, value) => value.is_none(),
-            };
-            if !explained {
-                return Err(format!(
-                    "nobody wrote {seen:?} (at {})",
-                    self.ran[index].begin
-                ));
-            }
-            if let Some((_, (writer, _))) = before {
-                edges.add(*writer, index);
-            }
-            if let Some((_, (overwriter, _))) = places.range(upto + 1..).next() {
-                edges.add(index, *overwriter);
-            }
+    /// Finds who wrote what was found, up to the line where that was.
+    fn explain<'h>(
+        &'h self,
+        index: usize,
+        found: Found<'h>,
+        writes: &Writes<'h>,
+        (edges, states): (&mut Edges, &mut States<'h>),
+    ) -> Result<(), &'static str> {
+        let Found {
+            at,
+            key,
+            version,
+            value,
+        } = found;
+        let maker = |version| {
+            let maker = self.makers.get(&version).copied();
+            maker.ok_or("nobody made the version of")
+        };
+        let is_absent = value == Value::Absent;
+        let state = (!is_absent).then_some(version);
+        let mut agree = |version| {
+            let known = *states.entry((version, key)).or_insert(state);
+            let agrees = known == state;
+            agrees.then_some(()).ok_or("others saw something else than")
+        };
+        let mut reader = index;
+        if let At::Past(version) = at {
+            agree(version)?;
+            reader = maker(version)?;
         }
-        Ok(())
+        let upto = if is_absent {
+            removed(version)
+        } else {
+            present(version)
+        };
+        let (mut line, none) = (at.line(), Places::new());
+        loop {
+            let places = writes.get(&(line, key)).unwrap_or(&none);
+            if let Some((_, (overwriter, _))) = places.range(upto + 1..).next() {
+                if at == At::End(line) {
+                    return Err("it is not what was written last:");
+                }
+                edges.add(reader, *overwriter);
+            }
+            if let Some((place, (writer, written))) = places.range(..=upto).next_back() {
+                edges.add(*writer, reader);
+                let explained = match (value, written) {
+                    (Value::Absent, written) => written.is_none(),
+                    (_, None) => false,
+                    (Value::Any, Some(_)) => *place == upto,
+                    (Value::This(value), Some(written)) => *place == upto && value == *written,
+                };
+                return explained.then_some(()).ok_or("nobody wrote");
+            }
+            let Some((by, from)) = self.lines.get(&line) else {
+                return is_absent.then_some(()).ok_or("nobody wrote");
+            };
+            edges.add(*by, reader);
+            agree(*from)?;
+            if is_absent {
+                return Ok(());
+            }
+            reader = maker(*from)?;
+            edges.add(reader, *by);
+            line = from.line();
+        }
     }
 
     /// Edges from each transaction to those that began after its end, through a chain of ends.

@@ -1,12 +1,13 @@
 //! Transactions of the simulator, and what their last runs saw.
 
+use crate::branch::{BranchId, Origin};
 use crate::collect::{Done, Step};
 use crate::error::Stop;
 use crate::job::Program;
 use crate::lease::LeaseId;
-use crate::snapshot::View;
+use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
-use crate::tree::{Diffed, Merge, Merged, MergedKey, OnConflict, Probe, TreeId};
+use crate::tree::{Change, Diffed, Merge, Merged, MergedKey, OnConflict, Probe, TreeId};
 
 /// A key of a tree.
 pub(crate) type Key = (TreeId, Vec<u8>);
@@ -29,22 +30,84 @@ pub(crate) fn list(number: u32) -> Key {
     (TreeId(5 + number % 2), format!("list{number}").into_bytes())
 }
 
+/// Where something was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum At {
+    /// At the tip of this line.
+    Tip(u32),
+    /// There, when everything was over.
+    End(u32),
+    /// In a version that had stayed behind.
+    Past(SnapshotId),
+}
+
+impl At {
+    fn of(view: View) -> Self {
+        if view.is_tip() {
+            Self::Tip(view.snapshot.line())
+        } else {
+            Self::Past(view.snapshot)
+        }
+    }
+
+    pub(crate) fn line(self) -> u32 {
+        match self {
+            Self::Tip(line) | Self::End(line) => line,
+            Self::Past(version) => version.line(),
+        }
+    }
+}
+
 /// Something that a run did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Read {
+        at: At,
         key: Key,
         probe: Probe,
     },
     Wrote {
+        line: u32,
         key: Key,
         version: u64,
         value: Vec<u8>,
     },
     Removed {
+        line: u32,
         key: Key,
         version: u64,
     },
+}
+
+/// A line that a run began, for a branch that it made or reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Began {
+    pub(crate) branch: BranchId,
+    pub(crate) line: u32,
+    /// The version that it was the same as at first.
+    pub(crate) from: SnapshotId,
+}
+
+/// What a run did to versions and branches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effects {
+    /// The version that it left behind, which had been a tip.
+    pub(crate) left: Option<SnapshotId>,
+    /// That, if it is to be kept as a snapshot.
+    pub(crate) made: Option<View>,
+    pub(crate) began: Option<Began>,
+    /// The line that no branch has any more.
+    pub(crate) over: Option<u32>,
+    pub(crate) dropped: Option<BranchId>,
+}
+
+/// What is merged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Merging {
+    /// What happened from one snapshot to another.
+    Snapshots { base: View, theirs: View },
+    /// What happened on a branch since the two parted.
+    Branch(BranchId),
 }
 
 /// What a transaction is to do.
@@ -54,8 +117,9 @@ pub(crate) enum Work {
     Found,
     /// Gives each account its money.
     Fund,
-    /// Reads some keys, then puts or removes some.
+    /// Reads some keys, perhaps of another branch, then puts or removes some.
     Registers {
+        beside: Option<BranchId>,
         reads: Vec<Key>,
         writes: Vec<(Key, Option<Vec<u8>>)>,
     },
@@ -89,12 +153,28 @@ pub(crate) enum Work {
     Unname(u8),
     /// A step of the collection.
     Collect(Step),
-    /// Does to the registers what happened from one snapshot to another.
+    /// Does to the registers what happened elsewhere.
     Merge {
-        base: View,
-        theirs: View,
+        of: Merging,
         tree: TreeId,
         on_conflict: OnConflict,
+    },
+    /// Makes a branch.
+    Branch {
+        name: Vec<u8>,
+        from: Origin,
+        descendants_max: u8,
+    },
+    /// Drops one.
+    Drop { name: Vec<u8> },
+    /// Makes one what a snapshot was.
+    Reset { name: Vec<u8>, to: View },
+    /// Compares the tip with another branch's.
+    Compare {
+        other: BranchId,
+        tree: TreeId,
+        from: Vec<u8>,
+        limit: usize,
     },
     /// Compares two snapshots.
     Diff {
@@ -115,13 +195,14 @@ pub(crate) enum Work {
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) work: Work,
+    /// The branch that it works on.
+    pub(crate) on: BranchId,
     pub(crate) seen: Vec<Seen>,
     /// A view of the tip from an earlier transaction, to be used in place of the present one.
     pub(crate) held: Option<View>,
     /// The view that the last run used.
     pub(crate) used: Option<View>,
-    /// The snapshot that the last run made.
-    pub(crate) made: Option<View>,
+    pub(crate) effects: Effects,
     /// What the last run collected.
     pub(crate) collected: Option<Done>,
     /// What the last run found to differ.
@@ -131,13 +212,14 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    pub(crate) fn new(work: Work, held: Option<View>) -> Self {
+    pub(crate) fn new(work: Work, on: BranchId, held: Option<View>) -> Self {
         Self {
             work,
+            on,
             seen: Vec::new(),
             held,
             used: None,
-            made: None,
+            effects: Effects::default(),
             collected: None,
             diffed: Diffed::default(),
             merged: Merged::default(),
@@ -145,23 +227,41 @@ impl Script {
     }
 }
 
-/// What a merge read and wrote of the tip.
-fn seen_of(merged: &MergedKey) -> Vec<Seen> {
-    let key = (merged.change.tree, merged.change.key.clone());
-    let mut seen = vec![Seen::Read {
+/// What a merge into a line read and wrote.
+fn seen_of(merged: &MergedKey, (base, theirs): (At, At), line: u32) -> Vec<Seen> {
+    let change = &merged.change;
+    let mut seen = seen_in(change, (base, theirs));
+    let key = (change.tree, change.key.clone());
+    seen.push(Seen::Read {
+        at: At::Tip(line),
         key: key.clone(),
         probe: merged.ours.clone(),
-    }];
-    let theirs = merged.change.after.clone();
-    seen.extend(merged.written.map(|version| match theirs {
+    });
+    seen.extend(merged.written.map(|version| match change.after.clone() {
         Some((_, value)) => Seen::Wrote {
+            line,
             key,
             version,
             value,
         },
-        None => Seen::Removed { key, version },
+        None => Seen::Removed { line, key, version },
     }));
     seen
+}
+
+/// What a comparison read. Of absent keys it has no versions.
+fn seen_in(change: &Change, (before, after): (At, At)) -> Vec<Seen> {
+    let sides = [(before, &change.before), (after, &change.after)];
+    let present = sides.into_iter().filter_map(|(at, entry)| {
+        let (version, value) = entry.clone()?;
+        let value = Some(value);
+        Some(Seen::Read {
+            at,
+            key: (change.tree, change.key.clone()),
+            probe: Probe { version, value },
+        })
+    });
+    present.collect()
 }
 
 /// One run of a script.
@@ -176,6 +276,7 @@ impl Run<'_, '_> {
         let probe = key.0.get(self.transaction, self.view, &key.1)?;
         let value = probe.value.clone();
         self.seen.push(Seen::Read {
+            at: At::of(self.view),
             key: key.clone(),
             probe,
         });
@@ -185,6 +286,7 @@ impl Run<'_, '_> {
     fn put(&mut self, key: &Key, value: Vec<u8>) -> Result<(), Stop> {
         let version = key.0.put(self.transaction, self.view, &key.1, &value)?;
         self.seen.push(Seen::Wrote {
+            line: self.view.snapshot.line(),
             key: key.clone(),
             version,
             value,
@@ -195,6 +297,7 @@ impl Run<'_, '_> {
     fn remove(&mut self, key: &Key) -> Result<(), Stop> {
         if let Some(version) = key.0.remove(self.transaction, self.view, &key.1)? {
             self.seen.push(Seen::Removed {
+                line: self.view.snapshot.line(),
                 key: key.clone(),
                 version,
             });
@@ -210,6 +313,7 @@ impl Run<'_, '_> {
                 value: Some(entry.value),
             };
             self.seen.push(Seen::Read {
+                at: At::of(self.view),
                 key: (from.0, entry.key),
                 probe,
             });
@@ -237,10 +341,19 @@ impl Run<'_, '_> {
                     self.put(&account(number), MONEY.to_le_bytes().to_vec())?;
                 }
             }
-            Work::Registers { reads, writes } => {
+            Work::Registers {
+                beside,
+                reads,
+                writes,
+            } => {
+                let view = self.view;
+                if let Some(beside) = beside {
+                    self.view = self.transaction.tip_of(*beside)?;
+                }
                 for key in reads {
                     self.get(key)?;
                 }
+                self.view = view;
                 for (key, value) in writes {
                     match value {
                         Some(value) => self.put(key, value.clone())?,
@@ -279,17 +392,119 @@ impl Run<'_, '_> {
     }
 }
 
+impl Script {
+    fn snapshot(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Stop> {
+        let made = crate::tree::create_snapshot_of(transaction, self.on)?;
+        self.effects.left = Some(made.snapshot);
+        self.effects.made = Some(made);
+        Ok(())
+    }
+
+    fn branch(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        (name, from, descendants_max): (&[u8], Origin, u8),
+    ) -> Result<(), Stop> {
+        let from_version = match from {
+            Origin::Branch(of) => {
+                let tip = transaction.tip_of(of)?;
+                self.effects.left = Some(tip.snapshot);
+                tip.snapshot
+            }
+            Origin::Snapshot(view) => view.snapshot,
+        };
+        let branch = transaction.create_branch(name, from, descendants_max)?;
+        self.effects.began = Some(Began {
+            branch,
+            line: transaction.tip_of(branch)?.snapshot.line(),
+            from: from_version,
+        });
+        Ok(())
+    }
+
+    fn drop_branch(&mut self, transaction: &mut Transaction<'_>, name: &[u8]) -> Result<(), Stop> {
+        let branch = transaction.branch(name)?;
+        self.effects.over = Some(transaction.tip_of(branch)?.snapshot.line());
+        self.effects.dropped = Some(branch);
+        transaction.drop_branch(name)
+    }
+
+    fn reset(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        (name, to): (&[u8], View),
+    ) -> Result<(), Stop> {
+        let branch = transaction.branch(name)?;
+        self.effects.over = Some(transaction.tip_of(branch)?.snapshot.line());
+        let tip = transaction.reset_branch(name, to)?;
+        self.effects.began = Some(Began {
+            branch,
+            line: tip.snapshot.line(),
+            from: to.snapshot,
+        });
+        Ok(())
+    }
+
+    fn merge(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        (of, tree, on_conflict): (Merging, TreeId, OnConflict),
+    ) -> Result<(), Stop> {
+        let into = transaction.tip_of(self.on)?;
+        let (base, theirs) = match of {
+            Merging::Snapshots { base, theirs } => (base, theirs),
+            Merging::Branch(branch) => {
+                let theirs = transaction.tip_of(branch)?;
+                (transaction.parting(theirs, into)?, theirs)
+            }
+        };
+        let merge = Merge {
+            base,
+            theirs,
+            into,
+            tree: Some(tree),
+            on_conflict,
+            dry_run: false,
+        };
+        self.merged = merge.run(transaction)?;
+        let (sides, line) = ((At::of(base), At::of(theirs)), into.snapshot.line());
+        let keys = self.merged.keys.iter();
+        self.seen = keys.flat_map(|key| seen_of(key, sides, line)).collect();
+        Ok(())
+    }
+
+    /// Compares two tips, or two versions that have stayed behind.
+    fn compare(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        views: (View, View),
+        (tree, from, limit): (TreeId, &[u8], usize),
+    ) -> Result<(), Stop> {
+        self.diffed = tree.diff(transaction, views, b"", from, limit)?;
+        let sides = (At::of(views.0), At::of(views.1));
+        let changes = self.diffed.changes.iter();
+        self.seen = changes.flat_map(|change| seen_in(change, sides)).collect();
+        Ok(())
+    }
+}
+
 impl Program for Script {
     type Output = ();
 
     fn run(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Stop> {
         self.seen.clear();
-        let view = match &self.work {
+        self.effects = Effects::default();
+        let work = self.work.clone();
+        let view = match &work {
             Work::Found => return crate::tree::found(transaction),
-            Work::Snapshot => {
-                self.made = Some(crate::tree::create_snapshot(transaction)?);
-                return Ok(());
-            }
+            Work::Snapshot => return self.snapshot(transaction),
+            Work::Branch {
+                name,
+                from,
+                descendants_max,
+            } => return self.branch(transaction, (name, *from, *descendants_max)),
+            Work::Drop { name } => return self.drop_branch(transaction, name),
+            Work::Reset { name, to } => return self.reset(transaction, (name, *to)),
             Work::Lease { view, id } => return transaction.lease(*view, *id),
             Work::Renew(id) => return transaction.renew(*id),
             Work::Release(id) => return transaction.release(*id),
@@ -300,36 +515,29 @@ impl Program for Script {
                 return Ok(());
             }
             Work::Merge {
-                base,
-                theirs,
+                of,
                 tree,
                 on_conflict,
+            } => return self.merge(transaction, (*of, *tree, *on_conflict)),
+            Work::Compare {
+                other,
+                tree,
+                from,
+                limit,
             } => {
-                let merge = Merge {
-                    base: *base,
-                    theirs: *theirs,
-                    into: transaction.tip()?,
-                    tree: Some(*tree),
-                    on_conflict: *on_conflict,
-                    dry_run: false,
-                };
-                self.merged = merge.run(transaction)?;
-                self.seen = self.merged.keys.iter().flat_map(seen_of).collect();
-                return Ok(());
+                let views = (transaction.tip_of(self.on)?, transaction.tip_of(*other)?);
+                return self.compare(transaction, views, (*tree, from, *limit));
             }
             Work::Diff {
                 views,
                 tree,
                 from,
                 limit,
-            } => {
-                self.diffed = tree.diff(transaction, *views, b"", from, *limit)?;
-                return Ok(());
-            }
+            } => return self.compare(transaction, *views, (*tree, from, *limit)),
             Work::Past { view, .. } => *view,
             _ => match self.held {
                 Some(view) => view,
-                None => transaction.tip()?,
+                None => transaction.tip_of(self.on)?,
             },
         };
         self.used = Some(view);
@@ -338,6 +546,6 @@ impl Program for Script {
             view,
             seen: &mut self.seen,
         };
-        run.perform(&self.work)
+        run.perform(&work)
     }
 }

@@ -51,6 +51,12 @@ fn planted_faults_are_found() {
         Fault::LeaseUnchecked,
         Fault::DiffSkip,
         Fault::MergeBlind,
+        Fault::BranchCopied,
+        Fault::Forwarding,
+        Fault::DescendantBound,
+        Fault::OneBranch,
+        Fault::CatalogStale,
+        Fault::PartingFreed,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");

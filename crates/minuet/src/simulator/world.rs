@@ -1,15 +1,17 @@
 //! The scheduler: proxies, memnodes, messages between them, crashes.
 
+mod bound;
 mod draw;
 mod judge;
 mod outcome;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pando_memnode::{CoordinatorId, Limits, Memnode, MemnodeId, MinitransactionId, Reply, Request};
 
 use super::history::{History, Ran};
-use super::script::{Script, Work};
+use super::script::{Effects, Script, Work};
+use crate::branch::BranchId;
 use crate::collect::Collector;
 use crate::job::Job;
 use crate::lease::LeaseId;
@@ -18,6 +20,7 @@ use crate::proxy::{JobId, Proxy};
 use crate::snapshot::{FIXED_SLOTS, View};
 use crate::transport::{Ticket, Transport};
 use crate::tree::Diffed;
+use bound::Bounds;
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +103,7 @@ struct Running {
 /// A transaction whose client will not hear how it ended.
 struct Unheard {
     ran: Ran,
-    made: Option<View>,
+    effects: Effects,
     of: Life,
     committed: bool,
 }
@@ -125,12 +128,20 @@ struct Host {
     next_job: u64,
 }
 
+/// A branch, as clients know it.
+#[derive(Clone, Debug)]
+struct Known {
+    id: BranchId,
+    name: Vec<u8>,
+}
+
 struct Node {
     memnode: Memnode,
     /// Before the last vote.
     before: Memnode,
     /// When it is back.
     down_until: u64,
+    bounds: Bounds,
 }
 
 /// See the module's header.
@@ -151,8 +162,11 @@ pub(crate) struct World {
     transactions: usize,
     numbers: u64,
     history: History,
-    /// Snapshots, and which transactions made them.
-    snapshots: Vec<(View, usize)>,
+    /// Snapshots that clients know.
+    snapshots: Vec<View>,
+    /// Branches that they know, the first one first, and those that somebody began to drop.
+    branches: Vec<Known>,
+    dropping: BTreeSet<BranchId>,
     /// Transactions whose coordinator crashed, or gave them up, while they committed.
     unheard: BTreeMap<MinitransactionId, Unheard>,
     /// By host, the first life that is not known to be over.
@@ -213,6 +227,11 @@ impl World {
             memnode: memnode.clone(),
             before: memnode.clone(),
             down_until: 0,
+            bounds: Bounds::default(),
+        };
+        let first = Known {
+            id: BranchId::FIRST,
+            name: b"main".to_vec(),
         };
         let mut world = Self {
             seed,
@@ -230,6 +249,8 @@ impl World {
             numbers: 0,
             history: History::default(),
             snapshots: Vec::new(),
+            branches: vec![first],
+            dropping: BTreeSet::new(),
             unheard: BTreeMap::new(),
             collector: Collector::new(config.memnodes, lease_time),
             collecting: None,
@@ -240,6 +261,7 @@ impl World {
             config,
             random,
         };
+        world.history.branches.insert(BranchId::FIRST, 0);
         for _ in 0..world.random.usize(1..=4) {
             let host = world.host(world.hosts.len());
             world.hosts.push(host);
@@ -279,7 +301,7 @@ impl World {
         };
         self.weather = calm;
         for work in [Work::Found, Work::Fund] {
-            self.start(0, work)?;
+            self.start(0, (work, BranchId::FIRST))?;
             self.rest()?;
         }
         self.weather = weather;
@@ -296,7 +318,7 @@ impl World {
         for unheard in std::mem::take(&mut self.unheard).into_values() {
             if unheard.committed {
                 self.report.unheard += 1;
-                self.ran(unheard.ran, unheard.made);
+                self.ran(unheard.ran, &unheard.effects);
             }
         }
         self.collect_all()?;
@@ -340,10 +362,13 @@ impl World {
     fn step(&mut self) -> Result<(), Violation> {
         let host = self.random.usize(0..self.hosts.len());
         if self.hosts[host].jobs.len() < self.jobs_max && self.random.u32(0..4) == 0 {
-            let work = match self.random.u32(0..112) {
+            let on = self.draw_on();
+            let work = match self.random.u32(0..120) {
                 0..12 => self.draw_kept(host),
+                12..20 => self.draw_branches(on),
                 _ => self.draw(),
             };
+            let work = (work, on);
             self.start(host, work)?;
         }
         if self.collecting.is_none() && self.random.u32(0..16) == 0 {
@@ -382,6 +407,7 @@ impl World {
             self.nodes[which].memnode.tick(&mut replies);
             if !replies.is_empty() {
                 self.note_all_commits(which)?;
+                self.check_bounds(which)?;
             }
             self.answer(replies);
         }
@@ -447,15 +473,16 @@ impl World {
         self.flush(which);
     }
 
-    fn start(&mut self, which: usize, work: Work) -> Result<(), Violation> {
+    fn start(&mut self, which: usize, (work, on): (Work, BranchId)) -> Result<(), Violation> {
         self.started += 1;
         self.now += 1;
         let held = self.hosts[which].held.take();
         let held = held.filter(|_| matches!(work, Work::Registers { .. } | Work::Scan { .. }));
+        let on = held.and_then(|view| view.branch()).unwrap_or(on);
         let host = &mut self.hosts[which];
         host.next_job += 1;
         let id = JobId(host.next_job);
-        let mut job = Job::new(id, Script::new(work, held));
+        let mut job = Job::new(id, Script::new(work, on, held));
         let ended = job.start(&mut host.proxy);
         host.jobs.insert(
             id,
@@ -547,6 +574,7 @@ impl World {
                 if node.down_until > self.now {
                     return Ok(());
                 }
+                let written = node.bounds.written_by(&request);
                 let about = match &request {
                     Request::Execute { id, .. }
                     | Request::Prepare { id, .. }
@@ -569,8 +597,14 @@ impl World {
                     node.memnode.handle(token, request, &mut replies);
                 }
                 match about {
-                    _ if replies.len() > 1 => self.note_all_commits(which)?,
-                    Some(id) => self.note_commits(which, id)?,
+                    _ if replies.len() > 1 => {
+                        self.note_all_commits(which)?;
+                        self.check_bounds(which)?;
+                    }
+                    Some(id) => {
+                        self.note_commits(which, id)?;
+                        self.check_bounds_of(which, &written)?;
+                    }
                     None => {}
                 }
                 self.answer(replies);

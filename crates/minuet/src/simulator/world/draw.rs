@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use pando_memnode::CoordinatorId;
 
-use super::super::script::{ACCOUNTS, Key, Work};
+use super::super::script::{ACCOUNTS, Key, Merging, Work};
 use super::{Held, Life, Violation, World};
+use crate::branch::{BranchId, Origin};
 use crate::lease::LeaseId;
+use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 use crate::proxy::JobId;
 use crate::snapshot::View;
 use crate::tree::{OnConflict, TreeId};
+
+/// Branches at a time, about.
+const BRANCHES: usize = 8;
 
 impl World {
     pub(super) fn key(&mut self) -> Key {
@@ -27,7 +32,8 @@ impl World {
         self.collecting = Some((life, JobId(host.next_job + 1)));
         // It is no transaction of a client's.
         self.started -= 1;
-        self.start(which, Work::Collect(self.collector.step().clone()))
+        let work = Work::Collect(self.collector.step().clone());
+        self.start(which, (work, BranchId::FIRST))
     }
 
     /// Something about snapshots that are to stay.
@@ -35,10 +41,7 @@ impl World {
         if self.snapshots.is_empty() {
             return Work::Snapshot;
         }
-        // Mostly one of the last, which may still be there.
-        let last = self.snapshots.len().min(6);
-        let first = self.snapshots.len() - last;
-        let view = self.snapshots[first + self.random.usize(0..last)].0;
+        let view = self.late_snapshot().expect("a snapshot");
         match self.random.u32(0..12) {
             0 => Work::Name {
                 view,
@@ -46,15 +49,8 @@ impl World {
             },
             1 => Work::Unname(self.random.u8(1..4)),
             6 => {
-                let other = self.snapshots[first + self.random.usize(0..last)].0;
-                let policies = [OnConflict::Fail, OnConflict::Ours, OnConflict::Theirs];
-                Work::Merge {
-                    base: view,
-                    theirs: other,
-                    // The one without money, which is not to be taken back in part.
-                    tree: TreeId(1),
-                    on_conflict: policies[self.random.usize(0..3)],
-                }
+                let theirs = self.late_snapshot().expect("a snapshot");
+                self.merge(Merging::Snapshots { base: view, theirs })
             }
             draw => match self.hosts[host].lease {
                 None => {
@@ -77,6 +73,75 @@ impl World {
         }
     }
 
+    /// One of the last snapshots, which may still be there.
+    fn late_snapshot(&mut self) -> Option<View> {
+        let first = self.snapshots.len().saturating_sub(6);
+        self.random.choice(&self.snapshots[first..]).copied()
+    }
+
+    fn merge(&mut self, of: Merging) -> Work {
+        let policies = [OnConflict::Fail, OnConflict::Ours, OnConflict::Theirs];
+        Work::Merge {
+            of,
+            // The one without money, which is not to be taken back in part.
+            tree: TreeId(1),
+            on_conflict: policies[self.random.usize(0..3)],
+        }
+    }
+
+    /// A branch to work on: often the first, where transactions meet.
+    pub(super) fn draw_on(&mut self) -> BranchId {
+        if self.random.bool() {
+            return BranchId::FIRST;
+        }
+        self.any_branch()
+    }
+
+    fn any_branch(&mut self) -> BranchId {
+        self.branches[self.random.usize(0..self.branches.len())].id
+    }
+
+    /// Something about branches.
+    pub(super) fn draw_branches(&mut self, on: BranchId) -> Work {
+        let count = self.branches.len();
+        match self.random.u32(0..16) {
+            0..6 if count < BRANCHES => {
+                self.numbers += 1;
+                let snapshot = self.late_snapshot().filter(|_| self.random.bool());
+                Work::Branch {
+                    name: format!("branch{}", self.numbers).into_bytes(),
+                    from: snapshot.map_or(Origin::Branch(on), Origin::Snapshot),
+                    descendants_max: self.random.u8(DESCENDANTS_MIN..=DESCENDANTS_MAX),
+                }
+            }
+            6..9 if count > BRANCHES / 2 => {
+                let known = &self.branches[self.random.usize(1..count)];
+                self.dropping.insert(known.id);
+                let name = known.name.clone();
+                Work::Drop { name }
+            }
+            9 if !self.snapshots.is_empty() => {
+                let name = self.branches[self.random.usize(0..count)].name.clone();
+                let to = self.late_snapshot().expect("a snapshot");
+                Work::Reset { name, to }
+            }
+            10..12 => {
+                let theirs = self.any_branch();
+                self.merge(Merging::Branch(theirs))
+            }
+            12..14 => {
+                let (tree, from) = self.key();
+                Work::Compare {
+                    other: self.any_branch(),
+                    tree,
+                    from,
+                    limit: self.random.usize(1..30),
+                }
+            }
+            _ => Work::Snapshot,
+        }
+    }
+
     pub(super) fn past(&mut self, view: View) -> Work {
         let reads = (0..3).map(|_| self.key()).collect();
         Work::Past {
@@ -92,7 +157,7 @@ impl World {
         match self.random.u32(0..104) {
             100 => Work::Snapshot,
             101.. if !self.snapshots.is_empty() => {
-                let view = self.snapshots[self.random.usize(0..self.snapshots.len())].0;
+                let view = self.snapshots[self.random.usize(0..self.snapshots.len())];
                 self.past(view)
             }
             0..45 => {
@@ -104,7 +169,9 @@ impl World {
                     let removes = self.random.u32(0..5) < 2;
                     writes.insert(self.key(), (!removes).then_some(value));
                 }
+                let beside = self.random.u32(0..8) == 0;
                 Work::Registers {
+                    beside: beside.then(|| self.any_branch()),
                     reads,
                     writes: writes.into_iter().collect(),
                 }

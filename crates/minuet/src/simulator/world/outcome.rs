@@ -3,12 +3,13 @@
 use pando_memnode::MinitransactionId;
 
 use super::super::history::Ran;
-use super::super::script::{Key, Script, Seen, Work};
-use super::{Life, Running, Unheard, Violation, World};
+use super::super::script::{Effects, Merging, Script, Work};
+use super::{Known, Life, Running, Unheard, Violation, World};
+use crate::branch::Origin;
 use crate::error::Error;
 use crate::proxy::JobId;
 use crate::snapshot::View;
-use crate::tree::{Merged, MergedKey, OnConflict, Probe};
+use crate::tree::{Merged, MergedKey, OnConflict};
 
 impl World {
     pub(super) fn unhear(&mut self, host: usize, life: u64, running: &Running) {
@@ -24,7 +25,7 @@ impl World {
         let nodes = self.nodes.iter();
         let unheard = Unheard {
             ran,
-            made: script.made,
+            effects: script.effects,
             of: Life { host, life },
             committed: nodes.into_iter().any(|node| node.memnode.has_committed(id)),
         };
@@ -85,6 +86,14 @@ impl World {
             }
             Err(error) => {
                 let failed = self.fails(which, &error, script);
+                if error == Error::NoBranch {
+                    let dropping = &self.dropping;
+                    self.branches.retain(|known| {
+                        let is_named = matches!(&script.work,
+                            Work::Drop { name } if *name == known.name);
+                        !is_named && !(known.id == script.on && dropping.contains(&known.id))
+                    });
+                }
                 self.hosts[which].lease = self.hosts[which].lease.filter(|lease| {
                     let is_lost = matches!(script.work, Work::Lease { id, .. } | Work::Renew(id)
                         if id == lease.id);
@@ -93,6 +102,32 @@ impl World {
                 failed
             }
         }
+    }
+
+    /// Whether somebody began to drop a branch that a script uses.
+    fn may_be_gone(&self, script: &Script) -> bool {
+        let other = match &script.work {
+            Work::Registers { beside, .. } => *beside,
+            Work::Merge {
+                of: Merging::Branch(branch),
+                ..
+            }
+            | Work::Compare { other: branch, .. }
+            | Work::Branch {
+                from: Origin::Branch(branch),
+                ..
+            } => Some(*branch),
+            Work::Drop { name } | Work::Reset { name, .. } => {
+                // Others may know already that it is gone.
+                let mut known = self.branches.iter();
+                let known = known.find(|known| known.name == *name);
+                return known.is_none_or(|known| self.dropping.contains(&known.id));
+            }
+            _ => None,
+        };
+        let used = [Some(script.on), other];
+        let mut used = used.into_iter().flatten();
+        used.any(|branch| self.dropping.contains(&branch))
     }
 
     /// Whether a transaction may fail like this.
@@ -106,9 +141,16 @@ impl World {
         let is_valid = |is: bool| is && lease.is_some_and(|lease| self.now <= lease.until);
         let allowed = match (&script.work, error) {
             (_, Error::Outdated) => script.held.is_some(),
-            (Work::Past { view, .. }, Error::NoSnapshot) => {
-                !is_valid(lease.is_some_and(|lease| lease.view == *view))
-            }
+            (_, Error::NoBranch) => self.may_be_gone(script),
+            (
+                Work::Past { view, .. }
+                | Work::Reset { to: view, .. }
+                | Work::Branch {
+                    from: Origin::Snapshot(view),
+                    ..
+                },
+                Error::NoSnapshot,
+            ) => !is_valid(lease.is_some_and(|lease| lease.view == *view)),
             (Work::Renew(id), Error::NoLease) => {
                 !is_valid(lease.is_some_and(|lease| lease.id == *id))
             }
@@ -153,19 +195,7 @@ impl World {
             self.hosts[which].held = script.used.filter(View::is_tip);
         }
         self.report.committed += 1;
-        if let Work::Merge { base, theirs, .. } = script.work {
-            for MergedKey { change, .. } in &script.merged.keys {
-                let key = (change.tree, change.key.clone());
-                self.saw_past(base, &key, change.before.as_ref());
-                self.saw_past(theirs, &key, change.after.as_ref());
-            }
-        }
         match script.work {
-            Work::Past { view, .. } => {
-                let of = self.snapshots.iter().find(|(made, _)| *made == view);
-                let maker = of.expect("a snapshot that was made").1;
-                self.history.ran[maker].seen.extend(script.seen);
-            }
             Work::Lease { id, .. } | Work::Renew(id) => {
                 let until = begin + self.lease_time;
                 let lease = self.hosts[which].lease.as_mut();
@@ -173,42 +203,36 @@ impl World {
                     lease.until = until.max(lease.until);
                 }
             }
-            Work::Diff { .. } => self.diffed = script.diffed,
             Work::Collect(_) => {
                 // It is no transaction of a client's.
                 self.report.committed -= 1;
                 let done = script.collected.expect("a step does something");
                 self.collector.done(self.now, done);
+                return;
             }
-            _ => {
-                let ran = Ran {
-                    begin,
-                    end: Some(self.now),
-                    seen: script.seen,
-                };
-                self.ran(ran, script.made);
+            Work::Diff { .. } => self.diffed = script.diffed,
+            Work::Branch { name, .. } => {
+                let began = script.effects.began.expect("a branch");
+                self.branches.push(Known {
+                    id: began.branch,
+                    name,
+                });
             }
+            _ => {}
         }
+        let ran = Ran {
+            begin,
+            end: Some(self.now),
+            seen: script.seen,
+        };
+        self.ran(ran, &script.effects);
     }
 
-    /// Whoever made a snapshot has read what others read in it.
-    fn saw_past(&mut self, view: View, key: &Key, entry: Option<&(u64, Vec<u8>)>) {
-        let of = self.snapshots.iter().find(|(made, _)| *made == view);
-        let maker = of.expect("a snapshot that was made").1;
-        if let Some((version, value)) = entry {
-            self.history.ran[maker].seen.push(Seen::Read {
-                key: key.clone(),
-                probe: Probe {
-                    version: *version,
-                    value: Some(value.clone()),
-                },
-            });
+    pub(super) fn ran(&mut self, ran: Ran, effects: &Effects) {
+        self.history.add(ran, effects);
+        self.snapshots.extend(effects.made);
+        if let Some(dropped) = effects.dropped {
+            self.branches.retain(|known| known.id != dropped);
         }
-    }
-
-    pub(super) fn ran(&mut self, ran: Ran, made: Option<View>) {
-        let number = self.history.ran.len();
-        self.snapshots.extend(made.map(|view| (view, number)));
-        self.history.ran.push(ran);
     }
 }
