@@ -90,6 +90,11 @@ impl Branches {
         self.read().len()
     }
 
+    /// Whether a branch is there.
+    pub(crate) fn has(&self, id: BranchId) -> bool {
+        self.read().contains_key(&id)
+    }
+
     pub(crate) fn get(&self, id: BranchId) -> Option<NamedBranch> {
         self.read().get(&id).cloned()
     }

@@ -3,12 +3,12 @@
 //! Follows §4.4, in small steps that a host runs in the background, each a transaction:
 //!
 //! ```text
-//! Publish ──> Sweep, some slots of memnode 0 ──> … ──> Sweep of the last memnode ──> Publish …
+//! Publish ──> … ──> Sweep, some slots of memnode 0 ──> … ──> Sweep of the last memnode ──> Publish …
 //! ```
 //!
 //! - *Publish* takes from the list of kept snapshots what is neither among the newest, nor named,
 //!   nor leased, and ends the leases of the dead. It removes lines from the catalog on which
-//!   nothing is seen (`live`).
+//!   nothing is seen then (`live`), some at a time, and is done again while there are more.
 //! - *Sweep* looks at the pages in some slots. A root is its version's. Another page that was made
 //!   at x is that of the versions that come from x, without those that come from where it was
 //!   copied to. If none of them is seen, but the way to a discretionary copy leads by the page, the
@@ -67,6 +67,8 @@ pub enum Done {
         leases: Vec<Lease>,
         /// How many snapshots left the list.
         dropped: usize,
+        /// Whether lines are left on which nothing is seen.
+        has_more: bool,
     },
     /// Of `Sweep`.
     Swept {
@@ -126,7 +128,14 @@ impl Collector {
     /// The step is done, at `now`.
     pub fn done(&mut self, now: u64, done: Done) {
         let (from, memnode) = match (done, &self.next) {
-            (Done::Published { leases, dropped }, Step::Publish { ended }) => {
+            (
+                Done::Published {
+                    leases,
+                    dropped,
+                    has_more,
+                },
+                Step::Publish { ended },
+            ) => {
                 self.collected.snapshots += dropped as u64;
                 self.collected.leases += ended.len() as u64;
                 let before = std::mem::take(&mut self.seen);
@@ -134,6 +143,10 @@ impl Collector {
                     let same = before.get(&id).filter(|(seen, _)| *seen == beat);
                     let since = same.map_or(now, |(_, since)| *since);
                     self.seen.insert(id, (beat, since));
+                }
+                if has_more {
+                    self.next = Step::Publish { ended: Vec::new() };
+                    return;
                 }
                 (Some(Slot(FIXED_SLOTS)), MemnodeId(0))
             }
@@ -205,11 +218,15 @@ fn publish(transaction: &mut Transaction<'_>, ended: &[(LeaseId, u64)]) -> Resul
     let kept = list.iter().enumerate().filter(stays);
     let kept: Vec<_> = kept.map(|(_, kept)| kept.clone()).collect();
     let dropped = list.len() - kept.len();
+    if dropped > 0 {
+        transaction.set_kept(&kept);
+    }
     let live = transaction.live()?;
     transaction.needed().clear();
     // Those that leave others first, so that no line is there without those above (MV1 lines-stay).
     let dead = live.dead.iter().rev().take(LINES_REMOVED);
     let dead: Vec<_> = dead.copied().collect();
+    let has_more = dead.len() < live.dead.len();
     if dropped > 0 || !dead.is_empty() {
         let mut head = transaction.head()?;
         head.changes += 1;
@@ -218,10 +235,11 @@ fn publish(transaction: &mut Transaction<'_>, ended: &[(LeaseId, u64)]) -> Resul
     for (line, record) in dead {
         transaction.remove_line(line, record)?;
     }
-    if dropped > 0 {
-        transaction.set_kept(&kept);
-    }
-    Ok(Done::Published { leases, dropped })
+    Ok(Done::Published {
+        leases,
+        dropped,
+        has_more,
+    })
 }
 
 fn sweep(transaction: &mut Transaction<'_>, memnode: MemnodeId, from: Slot) -> Result<Done, Stop> {

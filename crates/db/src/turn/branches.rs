@@ -379,8 +379,8 @@ impl Turn<'_> {
     /// Fails if the branch whose database 0 has this index was dropped (NB2 asked-every-turn).
     pub(super) fn check_branch(&self, base: usize) -> Result<(), CommandError> {
         let branch = BranchId((base / self.database.databases()) as u32);
-        let found = self.database.branches.get(branch);
-        found.map(|_| ()).ok_or(CommandError::BranchGone)
+        let is_there = self.database.branches.has(branch);
+        is_there.then_some(()).ok_or(CommandError::BranchGone)
     }
 }
 

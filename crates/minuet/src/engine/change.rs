@@ -168,12 +168,10 @@ impl State {
     pub(super) fn free_dropped(&mut self, steps: usize) -> usize {
         let mut done = 0;
         while done < steps {
-            let mut dropped = self.trees.iter().filter(|(_, tree)| tree.dropped);
-            let Some((tree, counted)) = dropped.next().map(|(number, tree)| (*number, *tree))
-            else {
+            let Some(tree) = self.dropped.first().copied() else {
                 break;
             };
-            let Counted { branch, base, .. } = counted;
+            let Counted { branch, base, .. } = self.trees[&tree];
             let seat = Seat { branch, base };
             let keys = match self.tip_of(branch) {
                 Some(tip) => self.first_entries(tip, base, steps - done),
@@ -182,6 +180,7 @@ impl State {
             };
             if keys.is_empty() {
                 self.trees.remove(&tree);
+                self.dropped.remove(&tree);
                 done += 1;
             }
             for key in keys {

@@ -45,7 +45,7 @@ mod tests;
 mod value;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -128,6 +128,8 @@ struct State {
     /// Whether there was ever another branch.
     is_branched: bool,
     trees: BTreeMap<TreeId, Counted>,
+    /// Those of them that were dropped, and whose keys are to be removed.
+    dropped: BTreeSet<TreeId>,
     next_tree: u32,
     next_branch_tree: u32,
     /// Trees that show where two branches part, while these are merged.
@@ -212,6 +214,7 @@ impl Engine for Minuet {
             tips: BTreeMap::new(),
             is_branched: false,
             trees: BTreeMap::new(),
+            dropped: BTreeSet::new(),
             next_tree: 0,
             next_branch_tree: branches::FIRST_TREE,
             bases: BTreeMap::new(),
@@ -265,6 +268,7 @@ impl Engine for Minuet {
         state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
             (counted.keys, counted.dropped) = (0, true);
+            state.dropped.insert(tree);
         }
     }
 

@@ -14,6 +14,8 @@
 //!
 //! What is not here is passed over as well, and wanted; so a wave fetches many nodes at once.
 
+use std::cmp::Ordering as Cmp;
+
 use pando_memnode::Address;
 
 use super::TreeId;
@@ -297,6 +299,7 @@ impl Side {
 }
 
 /// Compares the entries of two leaves between two keys. Returns the first key beyond the limit.
+/// Most entries are the same: nothing of them is copied.
 fn compare(
     old: &Page,
     new: &Page,
@@ -304,36 +307,47 @@ fn compare(
     limit: usize,
     diffed: &mut Diffed,
 ) -> Option<Vec<u8>> {
-    let start = |page: &Page| page.find(from).unwrap_or_else(|index| index);
-    let (mut left, mut right) = (start(old), start(new));
+    let (mut left, left_end) = entries_between(old, from, until);
+    let (mut right, right_end) = entries_between(new, from, until);
+    // Both are responsible for `from`, so prefixes of one length are the same.
+    let has_one_prefix = old.prefix_len() == new.prefix_len();
     loop {
-        let key = |page: &Page, index| {
-            let key = (index < page.count()).then(|| page.key(index));
-            key.filter(|key| until.is_none_or(|until| **key < *until))
+        let order = match (left < left_end, right < right_end) {
+            (false, false) => return None,
+            (true, false) => Cmp::Less,
+            (false, true) => Cmp::Greater,
+            (true, true) if has_one_prefix => old.suffix(left).cmp(new.suffix(right)),
+            (true, true) => old.key(left).cmp(&new.key(right)),
         };
-        let (old_key, new_key) = (key(old, left), key(new, right));
-        let key = lower(old_key.clone(), new_key.clone())?;
-        let entry = |page: &Page, index| {
-            let (version, value) = page.entry(index);
-            (version, value.to_vec())
-        };
-        let before = (old_key.as_ref() == Some(&key)).then(|| entry(old, left));
-        let after = (new_key.as_ref() == Some(&key)).then(|| entry(new, right));
+        let before = order.is_le().then(|| old.entry(left));
+        let after = order.is_ge().then(|| new.entry(right));
+        let (old_index, new_index) = (left, right);
         left += usize::from(before.is_some());
         right += usize::from(after.is_some());
-        let value = |entry: &Option<(u64, Vec<u8>)>| entry.clone().map(|(_, value)| value);
-        if value(&before) == value(&after) {
+        if before.map(|(_, value)| value) == after.map(|(_, value)| value) {
             continue;
         }
+        let key = match before {
+            Some(_) => old.key(old_index),
+            None => new.key(new_index),
+        };
         if diffed.changes.len() == limit {
             return Some(key);
         }
         let (tree, key) = split_key(&key);
+        let owned = |(version, value): (u64, &[u8])| (version, value.to_vec());
         diffed.changes.push(Change {
             tree,
             key,
-            before,
-            after,
+            before: before.map(owned),
+            after: after.map(owned),
         });
     }
+}
+
+/// The places of a leaf's entries between two keys that it is responsible for, or ends at.
+fn entries_between(page: &Page, from: &[u8], until: Option<&[u8]>) -> (usize, usize) {
+    let place = |key: &[u8]| page.find(key).unwrap_or_else(|index| index);
+    let end = until.filter(|until| page.covers(until));
+    (place(from), end.map_or(page.count(), place))
 }
