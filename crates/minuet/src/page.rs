@@ -21,7 +21,11 @@
 //! | 44 | 4 | zero |
 //! | 48 | 96 | notes of copies, 24 bytes each: the version to which the page was copied (8), and where that copy is, a slot of the same memnode (8) and its generation (8); slot `2^64 - 1`: versions from there on do not lead here |
 //! | 144 | 24 | a note like these of a later copy, to get there sooner; version 0: none |
-//! | 168 | | the low fence, the high fence, the directory: two bytes a cell, in the order of keys |
+//! | 168 | | the low fence, the high fence, the directory: six bytes a cell, in the order of keys |
+//!
+//! An entry of the directory is where the cell is (2), and the cell's *hint* (4): the first four
+//! bytes of its suffix as a number, zeros where there are none. A search compares hints, so that it
+//! mostly looks at one cell.
 //!
 //! A cell begins with the length of its suffix, the key less the prefix (2). In an inner node
 //! follow the child's address (memnode 2, slot 8, generation 8) and the suffix. In a leaf follow
@@ -54,7 +58,7 @@ use crate::fault::{Fault, planted};
 /// Bytes before the fences.
 pub(crate) const HEADER_BYTES: usize = 168;
 /// Bytes of a cell without its suffix and value, and of its entry in the directory, at most.
-pub(crate) const CELL_BYTES_MAX: usize = 2 + CHILD_CELL_BYTES;
+pub(crate) const CELL_BYTES_MAX: usize = PLACE_BYTES + CHILD_CELL_BYTES;
 /// Notes of copies that a page has room for.
 pub(crate) const COPIES_MAX: usize = 4;
 /// The version of this format.
@@ -92,6 +96,9 @@ const _: () = assert!(crate::limits::DESCENDANTS_MAX as usize <= COPIES_MAX);
 const NOWHERE: u64 = u64::MAX;
 
 const NO_HIGH: u16 = u16::MAX;
+/// Bytes of an entry of the directory.
+const PLACE_BYTES: usize = 2 + HINT_BYTES;
+const HINT_BYTES: usize = 4;
 const LEAF_CELL_BYTES: usize = 2 + 2 + 8;
 const CHILD_CELL_BYTES: usize = 2 + ADDRESS_BYTES;
 const _: () = assert!(CHILD_CELL_BYTES >= LEAF_CELL_BYTES);
@@ -112,6 +119,42 @@ pub(crate) fn decode_address(bytes: &[u8]) -> Address {
         slot: Slot(u64_at(bytes, 2)),
         generation: Sequence(u64_at(bytes, 10)),
     }
+}
+
+/// The hint of a cell with this suffix.
+fn hint_of(suffix: &[u8]) -> u32 {
+    match suffix.first_chunk() {
+        Some(first) => u32::from_be_bytes(*first),
+        None => {
+            let mut first = [0; HINT_BYTES];
+            first[..suffix.len()].copy_from_slice(suffix);
+            u32::from_be_bytes(first)
+        }
+    }
+}
+
+/// The directory's entry of a cell.
+fn place_of(at: usize, suffix: &[u8]) -> [u8; PLACE_BYTES] {
+    let mut place = [0; PLACE_BYTES];
+    place[..2].copy_from_slice(&(at as u16).to_le_bytes());
+    place[2..].copy_from_slice(&hint_of(suffix).to_le_bytes());
+    place
+}
+
+fn hint_at(place: [u8; PLACE_BYTES]) -> u32 {
+    u32::from_le_bytes([place[2], place[3], place[4], place[5]])
+}
+
+/// The first of some places whose hint is not lower. Without branches: they would be mispredicted.
+fn first_from(places: &[[u8; PLACE_BYTES]], hint: u32) -> usize {
+    let (mut first, mut count) = (0, places.len());
+    while count > 1 {
+        let half = count / 2;
+        first += half * usize::from(hint_at(places[first + half - 1]) < hint);
+        count -= half;
+    }
+    let is_lower = |place: &[u8; PLACE_BYTES]| hint_at(*place) < hint;
+    first + usize::from(places.get(first).is_some_and(is_lower))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -292,7 +335,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
 
     /// Bytes between the directory and the cells.
     fn gap(&self) -> usize {
-        self.heap() - self.directory() - 2 * self.count()
+        self.heap() - self.directory() - PLACE_BYTES * self.count()
     }
 
     pub(crate) fn bytes_len(&self) -> usize {
@@ -304,8 +347,13 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         self.bytes.len() - self.directory() - self.gap() - self.dead()
     }
 
+    /// Where the directory has a cell.
+    fn place(&self, index: usize) -> usize {
+        self.directory() + PLACE_BYTES * index
+    }
+
     fn cell_at(&self, index: usize) -> usize {
-        usize::from(u16_at(&self.bytes, self.directory() + 2 * index))
+        usize::from(u16_at(&self.bytes, self.place(index)))
     }
 
     fn is_leaf(&self) -> bool {
@@ -314,7 +362,10 @@ impl<B: Deref<Target = [u8]>> Page<B> {
 
     /// What a cell's key has beyond them.
     pub(crate) fn suffix(&self, index: usize) -> &[u8] {
-        let at = self.cell_at(index);
+        self.suffix_at(self.cell_at(index))
+    }
+
+    fn suffix_at(&self, at: usize) -> &[u8] {
         let len = usize::from(u16_at(&self.bytes, at));
         let start = at + if self.is_leaf() { 4 } else { CHILD_CELL_BYTES };
         &self.bytes[start..start + len]
@@ -333,7 +384,21 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     /// Where `key`, which the page covers, is, or would be.
     pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let suffix = &key[self.prefix_len()..];
-        let (mut low, mut high) = (0, self.count());
+        let hint = hint_of(suffix);
+        let directory = &self.bytes[self.directory()..][..PLACE_BYTES * self.count()];
+        let (places, _) = directory.as_chunks::<PLACE_BYTES>();
+        let mut low = first_from(places, hint);
+        // Equal hints say nothing: a suffix may end before its zeros.
+        let is_next = |index: usize| places.get(index).is_some_and(|next| hint_at(*next) == hint);
+        let mut high = match (is_next(low), is_next(low + 1)) {
+            (false, _) => return Err(low),
+            (true, false) => low + 1,
+            // Many may be the same, as where pages do not share what their keys begin with.
+            (true, true) => match hint.checked_add(1) {
+                Some(next) => low + first_from(&places[low..], next),
+                None => places.len(),
+            },
+        };
         while low < high {
             let middle = low.midpoint(high);
             match self.suffix(middle).cmp(suffix) {

@@ -10,12 +10,13 @@ use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, Point, Probe, Restore, Snapshot,
     TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
+use pando_memnode::Address;
 use pando_memnode::limits::SLOT_BYTES_MAX;
 
 use super::place::Place;
 use super::sight::Seat;
 use super::value::{deadline_of, encode};
-use super::walk::{Found, Marked, Scan, Spot};
+use super::walk::{Found, Marked, Scan, Spot, TOGETHER_MAX};
 use super::{Minuet, State};
 use crate::tree::BODY_HEADER;
 
@@ -125,6 +126,35 @@ impl State {
     }
 }
 
+/// Keys of one tree, some at a time.
+fn chunks<'c, 'k>(keys: &'c [Key<'k>]) -> impl Iterator<Item = &'c [Key<'k>]> {
+    let of_a_tree = keys.chunk_by(|one, next| one.tree == next.tree);
+    of_a_tree.flat_map(|keys| keys.chunks(TOGETHER_MAX))
+}
+
+impl State {
+    /// Calls `visit` with the place and the leaf of each of some keys of one tree, which are found
+    /// together; or not at all, if there is no such tree.
+    fn each_leaf(
+        &self,
+        keys: &[Key<'_>],
+        mut visit: impl FnMut(usize, &Place<'_>, Address),
+    ) -> bool {
+        let Some((sight, base)) = self.present(keys[0].tree) else {
+            return false;
+        };
+        let mut leaves = [Address::default(); TOGETHER_MAX];
+        let leaves = &mut leaves[..keys.len()];
+        let places = keys.iter().map(|key| Place::of(Key::new(base, key.bytes)));
+        let places: Vec<_> = places.collect();
+        self.find_leaves(sight, &places, leaves);
+        for (index, (place, leaf)) in places.iter().zip(leaves).enumerate() {
+            visit(index, place, *leaf);
+        }
+        true
+    }
+}
+
 impl Point for MinuetSession {
     fn pin(&mut self) {}
 
@@ -147,7 +177,47 @@ impl Point for MinuetSession {
         shown
     }
 
-    fn warm(&mut self, _: &[Key<'_>]) {}
+    fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
+        for key in keys {
+            key.check();
+        }
+        let mut first = 0;
+        for keys in chunks(keys) {
+            let mut marked = Vec::new();
+            let state = self.engine.read();
+            let is_there = state.each_leaf(keys, |index, place, leaf| {
+                let spot = state.spot_in(leaf, place.entry());
+                let found = state.found_at(spot, place);
+                let ((), mark) = show(found.as_ref(), |value| read(first + index, value));
+                if let Some(found) = &found {
+                    note_mark(
+                        &mut marked,
+                        (keys[index].tree, keys[index].bytes),
+                        found,
+                        mark,
+                    );
+                }
+            });
+            drop(state);
+            if !is_there {
+                for index in first..first + keys.len() {
+                    read(index, None);
+                }
+            }
+            self.leave_marks(None, marked);
+            first += keys.len();
+        }
+    }
+
+    fn warm(&mut self, keys: &[Key<'_>]) {
+        for key in keys {
+            key.check();
+        }
+        let state = self.engine.read();
+        for keys in chunks(keys) {
+            state.each_leaf(keys, |_, _, _| ());
+        }
+    }
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();

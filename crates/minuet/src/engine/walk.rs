@@ -5,6 +5,7 @@ use std::ops::{Bound, ControlFlow, Range};
 
 use pando_engine::{Direction, Key, TreeId, ValueRef};
 use pando_memnode::Address;
+use pando_sync::prefetch::prefetch_lines;
 
 use super::place::{Place, TREE_BYTES, ends};
 use super::sight::Sight;
@@ -12,6 +13,11 @@ use super::value::{MARK, Stored, show};
 use super::{State, bundle};
 use crate::page::Page;
 use crate::tree::{BODY_HEADER, Route, body_of, route};
+
+/// Bytes of a page that a search begins with: the header, the fences, most of the directory.
+const SEARCHED_BYTES: usize = 768;
+/// Keys whose leaves are asked for together.
+pub(super) const TOGETHER_MAX: usize = 32;
 
 /// The leaf that is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +45,16 @@ pub(super) struct Found<'s> {
     pub(super) mark_at: (Address, usize),
 }
 
-impl Found<'_> {
+impl<'s> Found<'s> {
+    fn of_bundle(body: Address, entry: bundle::Entry<'s>) -> Self {
+        Self {
+            version: entry.version,
+            stored: entry.value,
+            mark: entry.value[MARK],
+            mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
+        }
+    }
+
     /// Shows it to `read`; also returns the mark that `read` left, if that is another.
     pub(super) fn show<R>(&self, read: impl FnOnce(ValueRef<'_>) -> R) -> (R, Option<u8>) {
         show(self.stored, self.version, self.mark, read)
@@ -65,6 +80,31 @@ impl State {
         (body, &self.bytes(body)[BODY_HEADER.len()..])
     }
 
+    /// Asks for the part of a page that a search begins with, all lines at once.
+    #[inline]
+    fn prefetch(&self, address: Address) {
+        prefetch_lines(self.bytes(address).as_ptr(), SEARCHED_BYTES);
+    }
+
+    /// Finds the leaves of some keys, a height at a time for all of them, and asks for what a search
+    /// in them begins with. `leaves` is as long as `keys`.
+    pub(super) fn find_leaves(&self, sight: &Sight, keys: &[Place<'_>], leaves: &mut [Address]) {
+        leaves.fill(self.arrive(sight, sight.view.root));
+        let height = self.page(leaves[0]).height();
+        for _ in 0..height {
+            for (address, key) in leaves.iter_mut().zip(keys) {
+                let page = self.page(*address);
+                *address = page.child(page.child_for(key.entry()));
+                self.prefetch(*address);
+            }
+            if sight.ancestry.is_some() {
+                for address in &mut *leaves {
+                    *address = self.arrive(sight, *address);
+                }
+            }
+        }
+    }
+
     /// The leaf of a key.
     pub(super) fn leaf(&self, sight: &Sight, target: Target<'_>) -> Address {
         let mut address = self.arrive(sight, sight.view.root);
@@ -77,7 +117,9 @@ impl State {
                 Target::At(key) => page.child_for(key),
                 Target::Below(key) => page.find(key).unwrap_or_else(|at| at).saturating_sub(1),
             };
-            address = self.arrive(sight, page.child(child));
+            let child = page.child(child);
+            self.prefetch(child);
+            address = self.arrive(sight, child);
         }
     }
 
@@ -106,7 +148,11 @@ impl State {
 
     /// Where a key's entry is, or would be.
     pub(super) fn spot(&self, sight: &Sight, entry: &[u8]) -> Spot {
-        let leaf = self.leaf(sight, Target::At(entry));
+        self.spot_in(self.leaf(sight, Target::At(entry)), entry)
+    }
+
+    /// Where it is in its leaf.
+    pub(super) fn spot_in(&self, leaf: Address, entry: &[u8]) -> Spot {
         let index = self.page(leaf).find(entry);
         Spot { leaf, index }
     }
@@ -127,31 +173,33 @@ impl State {
 
     /// The value of a key whose entry is at a spot.
     pub(super) fn found_at(&self, spot: Spot, place: &Place<'_>) -> Option<Found<'_>> {
-        let (version, entry, at) = self.entry(spot.leaf, spot.index.ok()?);
-        let mark_at = (spot.leaf, at + MARK);
-        match Stored::of(entry) {
-            Stored::Inline(stored) => Some(Found {
-                version,
-                stored,
-                mark: stored[MARK],
-                mark_at,
-            }),
-            Stored::Large(head) => Some(Found {
-                version,
-                stored: self.large(head).1,
-                mark: entry[MARK],
-                mark_at,
-            }),
+        let entry = self.entry(spot.leaf, spot.index.ok()?);
+        match Stored::of(entry.1) {
             Stored::Bundle(head) => {
                 let (body, bytes) = self.large(head);
                 let entry = bundle::find(bytes, place.rest?)?;
-                Some(Found {
-                    version: entry.version,
-                    stored: entry.value,
-                    mark: entry.value[MARK],
-                    mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
-                })
+                Some(Found::of_bundle(body, entry))
             }
+            alone => Some(self.found_alone(spot.leaf, entry, alone)),
+        }
+    }
+
+    /// The value of an entry that has one key.
+    fn found_alone<'s>(
+        &'s self,
+        leaf: Address,
+        (version, entry, at): (u64, &'s [u8], usize),
+        stored: Stored<'s>,
+    ) -> Found<'s> {
+        let stored = match stored {
+            Stored::Inline(stored) => stored,
+            Stored::Large(head) | Stored::Bundle(head) => self.large(head).1,
+        };
+        Found {
+            version,
+            stored,
+            mark: entry[MARK],
+            mark_at: (leaf, at + MARK),
         }
     }
 
@@ -185,19 +233,14 @@ impl State {
     ) -> ControlFlow<()> {
         let page = self.page(leaf);
         let prefix = page.prefix_len();
-        // Of an entry that is no bundle, only where it is matters.
-        let alone = Place::of(Key::new(TreeId(0), &[]));
         let mut key = page.low()[..prefix].to_vec();
         let mut step = |index: usize| {
             key.truncate(prefix);
             key.extend_from_slice(page.suffix(index));
-            let spot = Spot {
-                leaf,
-                index: Ok(index),
-            };
-            let Some(Stored::Bundle(head)) = self.stored(spot) else {
-                let found = self.found_at(spot, &alone).expect("a value of its own");
-                return visit(&key[TREE_BYTES..], &found);
+            let entry = self.entry(leaf, index);
+            let stored = Stored::of(entry.1);
+            let Stored::Bundle(head) = stored else {
+                return visit(&key[TREE_BYTES..], &self.found_alone(leaf, entry, stored));
             };
             key.pop();
             let common = key.len();
@@ -209,13 +252,7 @@ impl State {
             entries.iter().try_for_each(|entry| {
                 key.truncate(common);
                 key.extend_from_slice(entry.rest);
-                let found = Found {
-                    version: entry.version,
-                    stored: entry.value,
-                    mark: entry.value[MARK],
-                    mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
-                };
-                visit(&key[TREE_BYTES..], &found)
+                visit(&key[TREE_BYTES..], &Found::of_bundle(body, *entry))
             })
         };
         match way {

@@ -8,7 +8,7 @@ use pando_memnode::{Address, Bytes, Piece, Sequence};
 use super::{
     CHILD_CELL_BYTES, COPIED, COPIES, COPIES_MAX, COUNT, CREATED, Cell, CellBody, Copied, DEAD,
     FAR, FLOOR, GENERATION, HEAP, IS_DISCRETIONARY, IS_ROOT, KIND, LEAF_CELL_BYTES, NOTE_BYTES,
-    Node, Page, encode_address, encode_entry,
+    Node, PLACE_BYTES, Page, encode_address, encode_entry, place_of,
 };
 use crate::SnapshotId;
 
@@ -153,10 +153,7 @@ impl PageEdit {
         }
         let dead = self.page.dead() + self.cell_len(index);
         let heap = self.push_cell(&cell);
-        self.put(
-            self.page.directory() + 2 * index,
-            &(heap as u16).to_le_bytes(),
-        );
+        self.put(self.page.place(index), &(heap as u16).to_le_bytes());
         self.put(DEAD, &(dead as u16).to_le_bytes());
         Ok(())
     }
@@ -182,15 +179,16 @@ impl PageEdit {
     }
 
     fn insert_encoded(&mut self, index: usize, cell: &[u8]) -> Result<(), NoRoom> {
-        if self.page.gap() < cell.len() + 2 {
+        if self.page.gap() < cell.len() + PLACE_BYTES {
             return Err(NoRoom);
         }
         let count = self.page.count();
-        let at = self.page.directory() + 2 * index;
-        self.shift(at, at + 2, 2 * (count - index));
+        let at = self.page.place(index);
+        self.shift(at, at + PLACE_BYTES, PLACE_BYTES * (count - index));
         self.put(COUNT, &(count as u16 + 1).to_le_bytes());
         let heap = self.push_cell(cell);
-        self.put(at, &(heap as u16).to_le_bytes());
+        let place = place_of(heap, self.page.suffix_at(heap));
+        self.put(at, &place);
         Ok(())
     }
 
@@ -205,8 +203,8 @@ impl PageEdit {
     pub(crate) fn remove(&mut self, index: usize) {
         let count = self.page.count();
         let dead = self.page.dead() + self.cell_len(index);
-        let at = self.page.directory() + 2 * index;
-        self.shift(at + 2, at, 2 * (count - index - 1));
+        let at = self.page.place(index);
+        self.shift(at + PLACE_BYTES, at, PLACE_BYTES * (count - index - 1));
         self.put(COUNT, &(count as u16 - 1).to_le_bytes());
         self.put(DEAD, &(dead as u16).to_le_bytes());
     }

@@ -4,7 +4,8 @@ use pando_memnode::{Address, Bytes, Sequence};
 
 use super::{
     CHILD_CELL_BYTES, COUNT, CREATED, FLOOR, FORMAT, GENERATION, HEADER_BYTES, HEAP, HEIGHT, HIGH,
-    IS_ROOT, KIND, LEAF_CELL_BYTES, LOW, NO_HIGH, PREFIX, Page, TREE, encode_address,
+    IS_ROOT, KIND, LEAF_CELL_BYTES, LOW, NO_HIGH, PLACE_BYTES, PREFIX, Page, TREE, encode_address,
+    place_of,
 };
 use crate::SnapshotId;
 
@@ -42,7 +43,8 @@ impl Cell {
     /// The bytes that it takes in a page, with the directory's.
     fn bytes(&self, prefix: usize) -> usize {
         let suffix = self.key.len() - prefix;
-        2 + suffix
+        PLACE_BYTES
+            + suffix
             + match &self.body {
                 CellBody::Child(_) => CHILD_CELL_BYTES,
                 CellBody::Entry { value, .. } => LEAF_CELL_BYTES + value.len(),
@@ -154,7 +156,8 @@ impl Node {
             let bytes = cell.encode(prefix);
             heap -= bytes.len();
             put(heap, &bytes);
-            put(directory + 2 * index, &(heap as u16).to_le_bytes());
+            let place = place_of(heap, &cell.key[prefix..]);
+            put(directory + PLACE_BYTES * index, &place);
         }
         put(HEAP, &(heap as u16).to_le_bytes());
         Some(page.into())
