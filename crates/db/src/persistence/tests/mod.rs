@@ -4,6 +4,7 @@
 //! The model is the database itself: at the end of every epoch a picture of all keys is taken.
 //! After a crash the recovered database must equal one of these pictures, as a whole.
 
+mod branches;
 mod canaries;
 mod copies;
 mod crashes;
