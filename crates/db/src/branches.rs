@@ -9,9 +9,12 @@
 //! |---|---|---|---|
 //! | `list` | all that changes branches or their trees | all gates, and its lock | under a gate |
 //! | `mainline` | BRANCH MAIN | all gates, `Relaxed` | new connections, RESET, `Relaxed` |
+//! | `changed_in` | the same | all gates, `Relaxed` | clients of `sync`, under a gate, `Relaxed` |
+//! | `changes` | all that is logged of branches and lasting snapshots | all gates, `Relaxed` | checkpoints, under all gates |
 //!
-//! The first branch is the database as it is without others: the log, checkpoints, replicas and
-//! eviction know it alone. The others end with the process, and so do their names.
+//! The first branch is the database as it is without others: replicas and eviction know it alone.
+//! In a database on disk all branches last: what is written on one is logged by its trees' numbers,
+//! and what becomes of branches as `durable::catalog` says.
 //!
 //! Invariants:
 //! - **NB1 list-stands-still** The list changes only under all gates, so a branch found under a
@@ -22,15 +25,17 @@
 //! Deliberately absent: the commands (`turn::branches`).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use pando_engine::TreeId;
+use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::BranchId;
 
 use crate::clock::Milliseconds;
+use crate::durable::catalog::BranchNote;
 use crate::error::CommandError;
 use crate::limits;
+use crate::persistence::{Grove, Grown};
 
 /// A tree that never is: that of a branch that has gone.
 const NO_TREE: TreeId = TreeId(u32::MAX);
@@ -39,6 +44,8 @@ const NO_TREE: TreeId = TreeId(u32::MAX);
 #[derive(Clone, Debug)]
 pub(crate) struct NamedBranch {
     pub(crate) id: BranchId,
+    /// Its number on disk, which is later for those made later (`durable::catalog`).
+    pub(crate) number: u64,
     pub(crate) name: Box<[u8]>,
     pub(crate) created: Milliseconds,
     /// What it was made from had this name then; empty of the first one.
@@ -47,30 +54,54 @@ pub(crate) struct NamedBranch {
     pub(crate) trees: Vec<TreeId>,
 }
 
+impl NamedBranch {
+    /// What log and checkpoints say of it.
+    pub(crate) fn note(&self) -> BranchNote {
+        BranchNote {
+            number: self.number,
+            name: self.name.clone(),
+            created: self.created,
+            origin: self.origin.clone(),
+            trees: self.trees.clone(),
+        }
+    }
+}
+
 /// All branches of a database.
 #[derive(Debug)]
 pub(crate) struct Branches {
     list: RwLock<BTreeMap<BranchId, NamedBranch>>,
     mainline: AtomicU32,
-}
-
-impl Default for Branches {
-    fn default() -> Self {
-        let first = NamedBranch {
-            id: BranchId::FIRST,
-            name: b"main".as_slice().into(),
-            created: Milliseconds(0),
-            origin: Box::default(),
-            trees: Vec::new(),
-        };
-        Self {
-            list: RwLock::new(BTreeMap::from([(first.id, first)])),
-            mainline: AtomicU32::new(BranchId::FIRST.0),
-        }
-    }
+    /// How often branches or lasting snapshots have changed, as the log says.
+    pub(crate) changes: AtomicU64,
+    /// The epoch of the last change of a database on disk, 0 before the first.
+    changed_in: AtomicU64,
 }
 
 impl Branches {
+    /// Those that recovery has found, the first one at least.
+    pub(crate) fn new(grove: Grove) -> Self {
+        let mainline = grove.branches.get(&grove.mainline);
+        let mainline = mainline.map_or(BranchId::FIRST, |branch| branch.id);
+        let named = grove.branches.into_values().map(|Grown { id, note }| {
+            let branch = NamedBranch {
+                id,
+                number: note.number,
+                name: note.name,
+                created: note.created,
+                origin: note.origin,
+                trees: note.trees,
+            };
+            (id, branch)
+        });
+        Self {
+            list: RwLock::new(named.collect()),
+            mainline: AtomicU32::new(mainline.0),
+            changes: AtomicU64::new(grove.changes),
+            changed_in: AtomicU64::new(0),
+        }
+    }
+
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<BranchId, NamedBranch>> {
         self.list.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +113,9 @@ impl Branches {
 
     /// All of them, in the order in which they were made.
     pub(crate) fn all(&self) -> Vec<NamedBranch> {
-        self.read().values().cloned().collect()
+        let mut all: Vec<NamedBranch> = self.read().values().cloned().collect();
+        all.sort_unstable_by_key(|branch| branch.number);
+        all
     }
 
     /// How many there are.
@@ -141,6 +174,17 @@ impl Branches {
         let list = self.read();
         let trees = list.values().flat_map(|branch| &branch.trees);
         trees.copied().collect()
+    }
+
+    /// The epoch in which branches changed for the last time, 0 if that is not logged or was before
+    /// the start: what is seen of them is undone if a crash loses that epoch.
+    pub(crate) fn changed_in(&self) -> LogEpoch {
+        LogEpoch(self.changed_in.load(Ordering::Relaxed))
+    }
+
+    /// They change now. The caller holds all gates.
+    pub(crate) fn set_changed_in(&self, epoch: LogEpoch) {
+        self.changed_in.store(epoch.0, Ordering::Relaxed);
     }
 
     /// The branch that new connections use.

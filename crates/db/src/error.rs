@@ -119,11 +119,13 @@ pub enum CommandError {
     TooManySnapshots { snapshots_max: usize },
     #[error(
         "ERR nothing outlasts this server: snapshots that last need the engine cdds with a file \
-         for its pool (--pmem)"
+         for its pool (--pmem), or minuet with a directory (--data-dir)"
     )]
     SnapshotsEndHere,
     #[error("ERR this snapshot does not last: only one made with PERSIST can be gone back to")]
     SnapshotEndsHere,
+    #[error("ERR the engine minuet goes back by BRANCH RESET name TO snapshot")]
+    RollbackByReset,
     #[error("ERR {newer} newer snapshots would be lost; FORCE drops them")]
     NewerSnapshots { newer: usize },
     #[error(
@@ -146,15 +148,12 @@ pub enum CommandError {
     BranchName,
     #[error("ERR there are too many branches; drop one")]
     TooManyBranches,
-    #[error("ERR the first branch stays: it is what the log and replicas have")]
+    #[error("ERR the first branch stays: it is what replicas have")]
     FirstBranch,
     #[error("ERR new connections use this branch; BRANCH MAIN chooses another")]
     MainlineBranch,
-    #[error(
-        "ERR branches end with the server, and this database is kept on disk: new connections \
-         would lose what they write"
-    )]
-    MainlineEndsHere,
+    #[error("ERR branches outlast this server, and the snapshot does not: make it with PERSIST")]
+    BranchOfPassing,
     #[error("ERR BRANCH READ runs no commands but those that only read")]
     BranchReadWrites,
     #[error("ERR a branch is not merged into itself")]

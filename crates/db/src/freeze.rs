@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{Images, Key, Point, TreeId};
+use pando_minuet::BranchId;
 use pando_sync::lock;
 
 use crate::clock::Milliseconds;
 use crate::database::Database;
+use crate::durable::catalog::Event;
 use crate::error::CommandError;
 use crate::kept;
 use crate::limits;
@@ -52,7 +54,7 @@ impl Database {
     /// logged (AK3 handed-over).
     pub(crate) fn freeze(
         &self,
-        session: &SessionState,
+        session: &mut SessionState,
         wanted: &Wanted<'_>,
     ) -> Result<Arc<NamedSnapshot>, CommandError> {
         assert!(self.gates.are_all_taken());
@@ -61,7 +63,13 @@ impl Database {
         if self.snapshots.list().len() >= snapshots_max {
             return Err(CommandError::TooManySnapshots { snapshots_max });
         }
-        let keeper = if wanted.lasts {
+        let is_logged = wanted.lasts && self.keeps_branches();
+        let keeper = if is_logged {
+            if !self.acknowledgement.accepts_writes() {
+                return Err(CommandError::LogFull);
+            }
+            None
+        } else if wanted.lasts {
             let engine = self.store.pooled().filter(|_| self.is_durable());
             Some(engine.ok_or(CommandError::SnapshotsEndHere)?)
         } else {
@@ -97,14 +105,21 @@ impl Database {
             }
             None => self.store.freeze(epoch)?,
         };
-        Ok(self.snapshots.add(NamedSnapshot {
+        let added = self.snapshots.add(NamedSnapshot {
             name: wanted.name.into(),
             moment: Moment { snapshot, time },
             until,
             is_held: wanted.is_held || wanted.lasts,
             lasts: wanted.lasts,
             databases,
-        }))
+        });
+        if is_logged {
+            let branch = BranchId((wanted.base / self.databases()) as u32);
+            let branch = self.branches.get(branch).map_or(0, |branch| branch.number);
+            let snapshot = added.note();
+            self.note_change(session, epoch, Event::Frozen { branch, snapshot });
+        }
+        Ok(added)
     }
 
     /// Makes the present what a snapshot shows, which stays. Newer ones go, if the caller says that
@@ -120,6 +135,9 @@ impl Database {
         losing_newer: bool,
     ) -> Result<(), CommandError> {
         assert!(self.gates.are_all_taken());
+        if self.store.branching().is_some() {
+            return Err(CommandError::RollbackByReset);
+        }
         let engine = self.store.pooled().filter(|_| to.lasts);
         let engine = engine.ok_or(CommandError::SnapshotEndsHere)?;
         let list = self.snapshots.list();
@@ -140,7 +158,7 @@ impl Database {
         assert!(!session.has_group());
         self.acknowledgement.end_epoch_within(time);
         for newer in newer {
-            self.drop_snapshot(newer);
+            self.drop_snapshot(session, newer);
         }
         let before = self.mapping();
         let all: Vec<usize> = (0..self.databases()).collect();
@@ -239,8 +257,12 @@ impl Database {
     }
 
     /// Drops an existing snapshot; its memory is reclaimed gradually. The caller holds all gates.
-    pub(crate) fn drop_snapshot(&self, snapshot: &NamedSnapshot) {
+    pub(crate) fn drop_snapshot(&self, session: &mut SessionState, snapshot: &NamedSnapshot) {
         assert!(self.gates.are_all_taken());
+        if snapshot.lasts && self.keeps_branches() {
+            let epoch = snapshot.epoch();
+            self.note_change(session, self.epochs.current(), Event::Released { epoch });
+        }
         self.snapshots.remove(snapshot.moment);
         if let Some(engine) = self.store.pooled().filter(|_| snapshot.lasts) {
             let released = engine.release_kept(&String::from_utf8_lossy(&snapshot.name));

@@ -15,7 +15,7 @@ use crate::epoch_log::HandLog;
 use crate::epoch_log::{EpochLog, PoolLog};
 use crate::expiry::ExpiryIndex;
 use crate::options::Options;
-use crate::persistence::{self, RecoveryError};
+use crate::persistence::{self, Grove, RecoveryError};
 use crate::snapshots::NamedSnapshot;
 use crate::store::Store;
 use crate::{kept, limits, maintenance, pool};
@@ -127,6 +127,7 @@ impl Database {
         let trees = (0..options.databases)
             .map(|_| store.create_tree())
             .collect();
+        let grove = Grove::new(&store);
         let parts = Parts {
             epochs,
             store,
@@ -134,6 +135,7 @@ impl Database {
             trees,
             mapping_changes: 0,
             standing: Standing::default(),
+            grove,
             lineage: Lineage::begun(LogEpoch::NONE),
             hidden_trees: Vec::new(),
             log,
@@ -178,6 +180,7 @@ impl Database {
         let durable = epochs.current().previous();
         let lasts = !matches!(options.pool.place, pando_cdds::Place::Memory);
         let log = EpochLog::Pool(Arc::new(PoolLog::new(engine, durable, lasts)));
+        let grove = Grove::new(&store);
         let parts = Parts {
             epochs,
             store,
@@ -185,6 +188,7 @@ impl Database {
             trees,
             mapping_changes,
             standing: Standing::default(),
+            grove,
             lineage: Lineage::begun(LogEpoch::NONE),
             hidden_trees,
             log: Some(log),

@@ -52,10 +52,12 @@ pub(crate) fn replace(database: &Database, session: &mut SessionState, index: us
     record_change(database, session, index);
 }
 
-/// Records that this database has another tree, unless its branch ends with the process.
+/// Records that this database has another tree.
 fn record_change(database: &Database, session: &mut SessionState, index: usize) {
     if index < database.databases() {
         record(database, session);
+    } else {
+        database.note_trees(session, index);
     }
 }
 

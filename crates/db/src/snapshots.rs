@@ -33,16 +33,17 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pando_engine::{LogEpoch, TreeId};
+use pando_engine::{LogEpoch, Snapshot, TreeId};
 use pando_sync::lock;
 
 use crate::clock::Milliseconds;
+use crate::durable::catalog::SnapshotNote;
 use crate::error::CommandError;
 use crate::limits;
 use crate::view::{Moment, View};
 
 /// A database when the snapshot was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frozen {
     pub(crate) tree: TreeId,
     /// Its keys, including those that had expired and were not removed yet.
@@ -58,12 +59,34 @@ pub(crate) struct NamedSnapshot {
     pub(crate) until: Option<Milliseconds>,
     /// It is dropped only on request.
     pub(crate) is_held: bool,
-    /// The pool keeps it across restarts.
+    /// The pool, or the log, keeps it across restarts.
     pub(crate) lasts: bool,
     pub(crate) databases: Box<[Frozen]>,
 }
 
 impl NamedSnapshot {
+    /// One that was recovered. A database that there was not has the tree that the first branch has
+    /// now: it showed nothing then.
+    pub(crate) fn noted(note: &SnapshotNote, trees: &[TreeId]) -> Self {
+        let mut databases = note.databases.clone();
+        let missing = trees.iter().skip(databases.len());
+        databases.extend(missing.map(|tree| Frozen {
+            tree: *tree,
+            keys: 0,
+        }));
+        Self {
+            name: note.name.clone(),
+            moment: Moment {
+                snapshot: Snapshot::of_epoch(note.epoch),
+                time: note.time,
+            },
+            until: note.until,
+            is_held: true,
+            lasts: true,
+            databases: databases.into(),
+        }
+    }
+
     /// Database `index` in it.
     pub(crate) fn view(&self, index: usize) -> View {
         View::past(self.databases[index].tree, self.moment)

@@ -1,18 +1,73 @@
 //! Databases of branches by their indexes (`crate::branches`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::BranchId;
 use pando_minuet::engine::Minuet;
 
 use super::Database;
+use crate::durable::catalog::{CatalogChange, Event};
+use crate::durable::record;
+#[cfg(test)]
+use crate::durable::testing::{Fault, is};
+use crate::session_state::SessionState;
 
 impl Database {
     /// How many branches there are, where the engine has any.
     #[must_use]
     pub fn branches(&self) -> Option<usize> {
         self.store.branching().map(|_| self.branches.len())
+    }
+
+    /// How many of them, but the first, end with the process.
+    #[must_use]
+    pub fn branches_that_end_here(&self) -> Option<usize> {
+        let others = self.branches()? - 1;
+        Some(if self.keeps_branches() { 0 } else { others })
+    }
+
+    /// Whether branches, and snapshots made with PERSIST, outlast the process by the log.
+    pub(crate) fn keeps_branches(&self) -> bool {
+        self.durable.is_some() && self.store.branching().is_some()
+    }
+
+    /// Counts a change of branches or lasting snapshots, and logs it if they outlast the process,
+    /// behind all that was logged in epochs up to `point`. The caller holds all gates.
+    pub(crate) fn note_change(&self, session: &mut SessionState, point: LogEpoch, event: Event) {
+        assert!(self.gates.are_all_taken());
+        let changes = self.branches.changes.fetch_add(1, Ordering::Relaxed) + 1;
+        if !self.keeps_branches() {
+            return;
+        }
+        #[cfg(test)]
+        if matches!(event, Event::Branched { .. }) && is(Fault::BranchForgotten) {
+            return;
+        }
+        // AK4 sync-waits.
+        let epoch = self.epochs.current();
+        self.branches.set_changed_in(epoch);
+        session.observe(epoch);
+        let change = CatalogChange {
+            changes,
+            point,
+            event,
+        };
+        if let Some(log) = &mut session.log {
+            log.append(|out| record::put_catalog(out, &change));
+        }
+    }
+
+    /// Logs that a database of a branch but the first has another tree. The caller holds all gates.
+    pub(crate) fn note_trees(&self, session: &mut SessionState, index: usize) {
+        let branch = BranchId((index / self.databases()) as u32);
+        let branch = self.branches.get(branch).expect("a branch that is there");
+        let mapped = Event::Mapped {
+            branch: branch.number,
+            trees: branch.trees,
+        };
+        self.note_change(session, self.epochs.current(), mapped);
     }
 
     /// The index of database 0 of a branch.
@@ -48,7 +103,7 @@ impl Database {
         if index < self.databases() {
             self.mapping.changed_in(index)
         } else {
-            LogEpoch::NONE
+            self.branches.changed_in()
         }
     }
 }

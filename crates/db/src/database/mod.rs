@@ -42,9 +42,10 @@ use crate::mapping::Mapping;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
 use crate::pause::Pause;
+use crate::persistence::Grove;
 use crate::role::Role;
 use crate::session_state::{Kept, SessionState};
-use crate::snapshots::{Seen, Snapshots};
+use crate::snapshots::{NamedSnapshot, Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
 use crate::watchers::{WatchHorizon, Watchers};
@@ -60,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) mapping_changes: u64,
     /// Where it stands in another's history.
     pub(crate) standing: Standing,
+    /// Its branches, and snapshots that have outlasted a process.
+    pub(crate) grove: Grove,
     /// The histories of its data.
     pub(crate) lineage: Lineage,
     /// Trees of databases beyond the configured number, kept for a later configuration.
@@ -112,6 +115,10 @@ impl Database {
         assert_eq!(parts.trees.len(), options.databases);
         let keys = |tree: &TreeId| parts.store.len(*tree);
         let began_empty = parts.trees.iter().map(keys).sum::<u64>() == 0;
+        let (snapshots, branches) = (Snapshots::default(), parts.grove);
+        for note in branches.snapshots.values() {
+            snapshots.add(NamedSnapshot::noted(note, &parts.trees));
+        }
         Arc::new(Self {
             gates: Gates::new(options.sessions_max),
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
@@ -128,8 +135,8 @@ impl Database {
             lineage: Mutex::new(parts.lineage),
             began_empty,
             standing: Mutex::new(parts.standing),
-            snapshots: Snapshots::default(),
-            branches: Branches::default(),
+            snapshots,
+            branches: Branches::new(branches),
             expiry: parts.expiry,
             durable: parts.durable,
             hidden_trees: parts.hidden_trees,

@@ -3,13 +3,9 @@
 //! A small value is encoded under the engine's lock, into space reserved beforehand. Of a large one
 //! the hook keeps what is needed to find the changes, O(1), and the record is encoded after the
 //! lock is released: versions give its order, and its group ends later.
-//!
-//! What is written on a branch leaves no record: branches end with the process.
 
 use pando_durability::log::LogSession;
 use pando_engine::{Key, NewValue, TreeId, ValueRef, ValueVersion};
-
-use pando_minuet::engine::is_of_branch;
 
 use super::record;
 #[cfg(test)]
@@ -50,9 +46,6 @@ impl<'l> Recorder<'l> {
         version: ValueVersion,
     ) {
         let Some(log) = &mut self.log else { return };
-        if is_of_branch(key.tree) {
-            return;
-        }
         #[cfg(test)]
         if testing::skips_this_commit() || new.is_none() && is(Fault::RemovalForgotten) {
             return;

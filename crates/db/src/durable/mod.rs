@@ -6,6 +6,7 @@
 //! | `bytes` | numbers and byte strings, and a reader of untrusted ones |
 //! | `value` | values and changes of values |
 //! | `record` | log records |
+//! | `catalog` | changes of branches and of snapshots that last |
 //! | `standing` | where a replica stands |
 //! | `lineage` | the histories of the data |
 //! | `hook` | what a commit writes to its session's log |
@@ -13,6 +14,7 @@
 //! Deliberately absent: opening, checkpoints and recovery of a database (`persistence`).
 
 pub(crate) mod bytes;
+pub(crate) mod catalog;
 pub(crate) mod hook;
 pub(crate) mod lineage;
 pub(crate) mod options;

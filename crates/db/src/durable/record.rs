@@ -1,6 +1,6 @@
 //! Log records: what one commit did to one key, or to the mapping of database numbers.
 //!
-//! Kind 5 is a [`Standing`], in its own format. The others:
+//! Kind 5 is a [`Standing`], kind 6 a [`CatalogChange`], each in its own format. The others:
 //!
 //! | bytes | field | put | change | remove | mapping |
 //! |---|---|---|---|---|---|
@@ -27,6 +27,7 @@ use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{BodyRef, HashRef, Key, StringRef, TreeId, TypeTag, ValueRef, ValueVersion};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
+use super::catalog::CatalogChange;
 use super::standing::Standing;
 use super::value::{self, ValueView};
 use crate::limits;
@@ -36,6 +37,7 @@ const CHANGE: u8 = 2;
 const REMOVE: u8 = 3;
 const MAPPING: u8 = 4;
 const STANDING: u8 = 5;
+const CATALOG: u8 = 6;
 
 /// Small values below this many bytes are written whole without searching for changes.
 const WHOLE_BYTES_MAX: usize = 256;
@@ -67,6 +69,8 @@ pub(crate) enum Record<'a> {
     },
     /// The database stands here in a history that it follows.
     Standing(Standing),
+    /// A branch, or a snapshot that lasts, has changed.
+    Catalog(CatalogChange),
 }
 
 impl<'a> Record<'a> {
@@ -76,7 +80,7 @@ impl<'a> Record<'a> {
             Self::Put(written, _) | Self::Change { written, .. } | Self::Remove(written) => {
                 Some(written)
             }
-            Self::Mapping { .. } | Self::Standing(_) => None,
+            Self::Mapping { .. } | Self::Standing(_) | Self::Catalog(_) => None,
         }
     }
 }
@@ -269,6 +273,14 @@ pub(crate) fn put_standing(out: &mut Vec<u8>, standing: &Standing) {
     debug_assert!(is_readable(&out[start..]));
 }
 
+/// Writes the record of a change of branches, or of snapshots that last.
+pub(crate) fn put_catalog(out: &mut Vec<u8>, change: &CatalogChange) {
+    let start = out.len();
+    out.put(&[CATALOG]);
+    change.put(out);
+    debug_assert!(is_readable(&out[start..]));
+}
+
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     match u32::try_from(input.number()?) {
         Ok(tree) if tree < u32::MAX => Ok(TreeId(tree)),
@@ -289,6 +301,9 @@ pub(crate) fn take<'a>(input: &mut Input<'a>) -> Result<Record<'a>, Malformed> {
     }
     if kind == STANDING {
         return Ok(Record::Standing(Standing::take(input)?));
+    }
+    if kind == CATALOG {
+        return Ok(Record::Catalog(CatalogChange::take(input)?));
     }
     if !matches!(kind, PUT | CHANGE | REMOVE) {
         return malformed("a record has a kind that this version does not know");
@@ -347,7 +362,10 @@ pub(crate) fn fuzz(bytes: &[u8]) {
                 let old = NewValue::new(draft.finish());
                 let _ = change.apply(old.view(ValueVersion::from_bits(1)));
             }
-            Record::Remove(_) | Record::Mapping { .. } | Record::Standing(_) => {}
+            Record::Remove(_)
+            | Record::Mapping { .. }
+            | Record::Standing(_)
+            | Record::Catalog(_) => {}
         }
     }
 }

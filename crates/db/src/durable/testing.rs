@@ -39,6 +39,12 @@ pub(crate) enum Fault {
     NewerManifestForgotten,
     /// A change of an absent key is refused, though the checkpoint is fuzzy.
     OrphansRefused,
+    /// Replay makes branches and snapshots when all records of a wave were restored.
+    PointsIgnored,
+    /// The making of a branch leaves no record.
+    BranchForgotten,
+    /// A checkpoint without branches counts although some were made meanwhile.
+    OvertakenCounts,
     /// Replay restores the newest records of a wave first.
     WaveBackwards,
     /// The age of a write that is not durable is unknown.

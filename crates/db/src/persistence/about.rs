@@ -6,11 +6,13 @@
 //! | number | the newest durable epoch that had anything in the log when the checkpoint ended |
 //! | number | how often the mapping of database numbers had changed |
 //! | numbers | how many databases, then the tree of each |
-//! | … | where it stands (`durable::standing`), if it has ever followed another database |
+//! | … | where it stands (`durable::standing`), if it has ever followed another database or anything follows |
+//! | … | branches and lasting snapshots (`durable::catalog`), if there were ever any |
 
 use pando_engine::{LogEpoch, TreeId};
 
 use crate::durable::bytes::{Input, Malformed, Sink, malformed};
+use crate::durable::catalog::Forest;
 use crate::durable::standing::Standing;
 use crate::limits;
 
@@ -22,6 +24,7 @@ pub(crate) struct About {
     pub(crate) changes: u64,
     pub(crate) trees: Vec<TreeId>,
     pub(crate) standing: Standing,
+    pub(crate) forest: Option<Forest>,
 }
 
 impl About {
@@ -33,8 +36,11 @@ impl About {
         self.trees
             .iter()
             .for_each(|tree| out.number(u64::from(tree.0)));
-        if self.standing.changes > 0 {
+        if self.standing.changes > 0 || self.forest.is_some() {
             self.standing.put(&mut out);
+        }
+        if let Some(forest) = &self.forest {
+            forest.put(&mut out);
         }
         debug_assert_eq!(Self::decode(&out).as_ref(), Ok(self));
         out
@@ -54,6 +60,11 @@ impl About {
         } else {
             Standing::take(&mut input)?
         };
+        let forest = if input.is_empty() {
+            None
+        } else {
+            Some(Forest::take(&mut input)?)
+        };
         if !input.is_empty() {
             return malformed("a manifest says more than this version knows");
         }
@@ -63,6 +74,7 @@ impl About {
             changes,
             trees,
             standing,
+            forest,
         })
     }
 }
@@ -79,6 +91,7 @@ mod tests {
             changes: 4,
             trees: vec![TreeId(9), TreeId(1)],
             standing: Standing::default(),
+            forest: None,
         };
         let bytes = about.encode();
         assert_eq!(

@@ -184,6 +184,10 @@ fn directories(
 fn check_entry(bytes: &[u8]) -> Result<(), Malformed> {
     let mut input = Input(bytes);
     input.fixed()?;
+    if input.is_empty() {
+        // Of a branch: the key was removed.
+        return Ok(());
+    }
     value::take_value(&mut input)?.build()?;
     Ok(())
 }

@@ -28,8 +28,12 @@
 //!   checkpoint that stays: the older of two, or the only one, where the volume has no space for
 //!   both and the log ([`super::room`]).
 //! - **CW4** No turn waits for a disk.
+//! - **CW5 branches-stand-still** Where there are branches or lasting snapshots, all that they show
+//!   is of the moment of CW1 (`album`); where there are none, none is made before CW2's moment.
 //!
 //! Deliberately absent: an image of one moment. Recovery replays the log over the checkpoint.
+
+mod album;
 
 use std::ops::Bound;
 use std::ops::ControlFlow;
@@ -45,6 +49,7 @@ use pando_engine::{Direction, LogEpoch, NewValue, SessionLimit, TreeId, ValueRef
 use pando_sync::lock;
 use thiserror::Error;
 
+use self::album::Album;
 use super::about::About;
 use super::pace::{Duty, Pace, Written};
 use crate::database::Database;
@@ -102,6 +107,9 @@ pub enum CheckpointFailure {
     /// The database is being closed.
     #[error("the checkpoint was abandoned")]
     Stopped,
+    /// Branches or snapshots that last were made meanwhile.
+    #[error("branches were made meanwhile")]
+    Overtaken,
     /// No session is free for a thread.
     #[error(transparent)]
     Session(#[from] SessionLimit),
@@ -116,6 +124,8 @@ pub enum CheckpointFailure {
 /// A range of keys of one tree.
 struct Range {
     tree: TreeId,
+    /// What its chunks are called.
+    chunk: u32,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
 }
@@ -126,6 +136,9 @@ struct Work<'a> {
     durable: &'a Durable,
     options: &'a CheckpointOptions,
     start: LogEpoch,
+    /// How many changes of branches there had been when it began.
+    changes: u64,
+    album: Option<Album>,
     ranges: Vec<Range>,
     next: AtomicUsize,
     entries: AtomicU64,
@@ -156,7 +169,12 @@ impl Database {
         if loading {
             return Err(CheckpointFailure::Loading);
         }
-        let taken = self.take_checkpoint(durable, options, &mut kept);
+        let mut taken = self.take_checkpoint(durable, options, &mut kept, false);
+        if matches!(taken, Err(CheckpointFailure::Overtaken)) {
+            let _ = checkpoint::remove_unfinished(&*durable.options.disk, &durable.files);
+            durable.log.spend_on_checkpoint(0);
+            taken = self.take_checkpoint(durable, options, &mut kept, true);
+        }
         if taken.is_err() {
             // A disk that was too full for it gets the space back. What cannot be removed is
             // removed with the next checkpoint, or at the next start.
@@ -175,6 +193,7 @@ impl Database {
         durable: &Durable,
         options: &CheckpointOptions,
         kept: &mut Vec<LogEpoch>,
+        with_album: bool,
     ) -> Result<CheckpointReport, CheckpointFailure> {
         let began = Instant::now();
         if kept.is_empty() {
@@ -188,15 +207,18 @@ impl Database {
         });
         let options = hurried.as_ref().unwrap_or(options);
         let freed = durable.make_room(kept)?;
-        let (start, mut about) = self.begin_checkpoint(durable);
+        let (start, mut about, album) = self.begin_checkpoint(durable, with_album);
         #[cfg(test)]
         let start = if is(Fault::CheckpointStartsLate) {
             start.next().next()
         } else {
             start
         };
-        let work = self.divide(durable, options, start, &about.trees)?;
+        let work = self.divide(durable, options, start, (&about, album))?;
         let parts = work.run()?;
+        if let (Some(forest), Some(album)) = (&mut about.forest, &work.album) {
+            forest.sections = album.sections();
+        }
         let (end, written) = self.settle_checkpoint(durable, &work)?;
         // The planted late start is no contradiction that the manifest's writer would notice.
         #[cfg(test)]
@@ -278,59 +300,78 @@ impl Database {
     }
 
     /// The start epoch and the mapping (CW1).
-    fn begin_checkpoint(&self, durable: &Durable) -> (LogEpoch, About) {
+    fn begin_checkpoint(
+        &self,
+        durable: &Durable,
+        with_album: bool,
+    ) -> (LogEpoch, About, Option<Album>) {
         if !durable.log.is_open() {
             // So that nothing belongs to the start epoch, if nothing more is written (CW2).
             self.end_epoch();
         }
         let gates = self.gates.enter_all();
         let start = self.epochs.current();
+        let (forest, album) = self.open_album(with_album);
         let about = About {
             identity: durable.identity,
             written: LogEpoch::NONE,
             changes: self.mapping.changes.load(Ordering::Relaxed),
             trees: self.mapping(),
             standing: lock(&self.standing).clone(),
+            forest,
         };
         drop(gates);
-        (start, about)
+        (start, about, album)
     }
 
-    /// Cuts the trees into ranges.
+    /// Cuts a tree of so many keys into ranges.
+    fn cut(&self, state: &mut SessionState, (tree, chunk): (TreeId, u32), keys: u64) -> Vec<Range> {
+        let parts = (keys / limits::CHECKPOINT_RANGE_KEYS + 1) as usize;
+        let parts = parts.min(limits::CHECKPOINT_RANGES_MAX);
+        let mut turn = Turn::begin(self, state);
+        let cuts = turn.session_mut().store.boundaries(tree, parts);
+        drop(turn);
+        // Every key is in one range.
+        assert!(cuts.len() < parts && cuts.is_sorted_by(|one, next| one < next));
+        let froms = [None].into_iter().chain(cuts.iter().cloned().map(Some));
+        let tos = cuts.iter().cloned().map(Some).chain([None]);
+        let range = |(from, to)| Range {
+            tree,
+            chunk,
+            from,
+            to,
+        };
+        froms.zip(tos).map(range).collect()
+    }
+
+    /// Cuts the trees into ranges: those of an album, if there is one, or of the mapping.
     fn divide<'a>(
         &'a self,
         durable: &'a Durable,
         options: &'a CheckpointOptions,
         start: LogEpoch,
-        trees: &[TreeId],
+        (about, album): (&About, Option<Album>),
     ) -> Result<Work<'a>, CheckpointFailure> {
         let mut state = self.open_session()?;
-        let mut ranges = Vec::new();
-        let mut total = 0;
-        for tree in trees {
-            let keys = self.store.len(*tree);
-            total += keys;
-            let parts = (keys / limits::CHECKPOINT_RANGE_KEYS + 1) as usize;
-            let parts = parts.min(limits::CHECKPOINT_RANGES_MAX);
-            let mut turn = Turn::begin(self, &mut state);
-            let cuts = turn.session_mut().store.boundaries(*tree, parts);
-            drop(turn);
-            // Every key is in one range.
-            assert!(cuts.len() < parts && cuts.is_sorted_by(|one, next| one < next));
-            let froms = [None].into_iter().chain(cuts.iter().cloned().map(Some));
-            let tos = cuts.iter().cloned().map(Some).chain([None]);
-            ranges.extend(froms.zip(tos).map(|(from, to)| Range {
-                tree: *tree,
-                from,
-                to,
-            }));
-        }
+        let (ranges, total) = if let Some(album) = &album {
+            Work::cut_roots(self, &mut state, album)
+        } else {
+            let (mut ranges, mut total) = (Vec::new(), 0);
+            for tree in &about.trees {
+                let keys = self.store.len(*tree);
+                total += keys;
+                ranges.extend(self.cut(&mut state, (*tree, tree.0), keys));
+            }
+            (ranges, total)
+        };
         self.close_session(&state);
         Ok(Work {
             database: self,
             durable,
             options,
             start,
+            changes: about.forest.as_ref().map_or(0, |forest| forest.changes),
+            album,
             ranges,
             next: AtomicUsize::new(0),
             entries: AtomicU64::new(0),
@@ -353,6 +394,13 @@ impl Database {
         let gates = self.gates.enter_all();
         let end = self.epochs.current();
         let still = !log.has_writes_since(work.start);
+        let changes = self.branches.changes.load(Ordering::Relaxed);
+        let is_overtaken = work.album.is_none() && changes != work.changes;
+        #[cfg(test)]
+        let is_overtaken = is_overtaken && !is(Fault::OvertakenCounts);
+        if is_overtaken {
+            return Err(CheckpointFailure::Overtaken);
+        }
         let newest = log.newest_written();
         drop(gates);
         #[cfg(test)]
@@ -422,7 +470,9 @@ impl Work<'_> {
 
     /// Scans and writes everything.
     fn run(&self) -> Result<Vec<PartSummary>, CheckpointFailure> {
-        let threads = self.options.threads.clamp(1, self.ranges.len().max(1)) as u32;
+        let others = self.album.as_ref().map_or(0, |album| album.others.len());
+        let most = (self.ranges.len() + others).max(1);
+        let threads = self.options.threads.clamp(1, most) as u32;
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads)
                 .map(|thread| scope.spawn(move || self.run_part(thread)))
@@ -457,10 +507,17 @@ impl Work<'_> {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(range) = self.ranges.get(index) else {
-                return Ok(writer.finish()?);
+                let rest = index - self.ranges.len();
+                let album = self.album.as_ref();
+                let other = album.and_then(|album| Some((album, *album.others.get(rest)?)));
+                let Some((album, other)) = other else {
+                    return Ok(writer.finish()?);
+                };
+                self.write_difference(album, other, state, &mut writer, &mut duty)?;
+                continue;
             };
             let sorted = matches!(state.store.listing(), Listing::Ordered(_));
-            writer.part().begin_chunk(range.tree.0, sorted);
+            writer.part().begin_chunk(range.chunk, sorted);
             self.write_range(range, state, &mut writer, &mut duty)?;
             writer.part().end_chunk();
         }

@@ -2,7 +2,8 @@
 //!
 //! Entries of a sorted chunk are gathered, one block of the file at a time, and handed over as a
 //! run, from which an ordered engine builds whole nodes. Those of a walk, which may show a key
-//! twice, are inserted one by one.
+//! twice, are inserted one by one, and so is what differs from another version: there an entry
+//! without a value is a key that was removed.
 
 use pando_durability::checkpoint::Entry;
 use pando_engine::{Key, NewValue, Restored, TreeId, ValueVersion};
@@ -41,8 +42,13 @@ impl<'a> Loader<'a> {
             return Err("a key is too long");
         }
         if !sorted {
-            let (version, value) = parse(entry.value)?;
             let key = Key::new(tree, entry.key);
+            if let Ok(version) = entry.value.try_into() {
+                let version = ValueVersion::from_bits(u64::from_le_bytes(version));
+                self.restorer.put(key, version, None);
+                return Ok(());
+            }
+            let (version, value) = parse(entry.value)?;
             self.restorer.put(key, version, Some(value));
             return Ok(());
         }

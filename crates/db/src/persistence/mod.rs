@@ -10,6 +10,8 @@
 //! | `checkpoint` | taking a checkpoint while the database is being served |
 //! | `pace` | how fast it goes |
 //! | `recover` | from the files on disk to a database |
+//! | `attempt` | a checkpoint, or none, and the log on top of it |
+//! | `grove` | branches and lasting snapshots, as they were |
 //! | `load` | a checkpoint's entries into an engine |
 //! | `replay` | the log on top of a checkpoint |
 //! | `room` | small volumes |
@@ -18,8 +20,10 @@
 //! | `redis_file` | loading a dump file of Redis |
 
 mod about;
+mod attempt;
 mod check;
 mod checkpoint;
+mod grove;
 mod histories;
 mod identity;
 mod load;
@@ -45,6 +49,7 @@ use thiserror::Error;
 
 pub use check::{CheckReport, check, expect_database};
 pub use checkpoint::{CheckpointFailure, CheckpointOptions};
+pub(crate) use grove::{Grove, Grown};
 pub use pace::Pace;
 pub use recover::RecoveryError;
 pub use redis_file::Loaded;
@@ -121,6 +126,7 @@ fn parts_to_read(mut found: recover::Recovered, databases: usize) -> Parts {
         trees: found.trees,
         mapping_changes: found.changes,
         standing: found.standing,
+        grove: found.grove,
         lineage: Lineage::begun(found.cut.cutoff()),
         hidden_trees: Vec::new(),
         log: None,
@@ -160,10 +166,15 @@ pub(crate) fn open(
     } else {
         found.standing.left_if_any()
     };
-    if found.mapping_grown || standing != found.standing {
+    let point = found.epochs.current().previous();
+    let grown = found.grove.complete(options.databases, point);
+    if found.mapping_grown || standing != found.standing || !grown.is_empty() {
         let mut session = log.session(0);
         if found.mapping_grown {
             hook::record_mapping(&mut session, found.changes, found.trees.iter().copied());
+        }
+        for change in &grown {
+            session.append(|out| record::put_catalog(out, change));
         }
         session.append(|out| record::put_standing(out, &standing));
         session.end_group(found.epochs.current());
@@ -193,6 +204,7 @@ pub(crate) fn open(
         trees: found.trees,
         mapping_changes: found.changes,
         standing,
+        grove: found.grove,
         lineage,
         hidden_trees,
         log: Some(EpochLog::Files(log)),

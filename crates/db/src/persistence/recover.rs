@@ -47,7 +47,6 @@
 use crate::clock::Milliseconds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pando_durability::checkpoint::{self, CheckpointError, Manifest};
 use pando_durability::disk::{self, DirectoryLock, Disk, LockError};
@@ -56,10 +55,11 @@ use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
 
 use super::about::About;
+use super::attempt::Attempt;
+use super::grove::Grove;
 use super::identity::{self, Failure};
-use super::load::Loader;
 use super::places::{self, Kept};
-use super::replay::{Restorer, Trees, replay};
+use super::replay::Trees;
 use crate::durable::Recovery;
 use crate::durable::options::{DurabilityOptions, Stage};
 use crate::durable::standing::Standing;
@@ -190,6 +190,17 @@ pub enum RecoveryError {
         /// What is wrong.
         what: &'static str,
     },
+    /// There are branches, or snapshots that last, and the engine has none.
+    #[error(
+        "this database has branches, or snapshots that last, which only --engine minuet can read"
+    )]
+    Branches,
+    /// A checkpoint says what it cannot say.
+    #[error("a checkpoint was written by a defective or other version: {what}")]
+    Forest {
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A thread could not get a session of the engine.
     #[error(transparent)]
     Session(#[from] SessionLimit),
@@ -238,6 +249,7 @@ pub(crate) struct Recovered {
     /// Whether databases were added to the mapping that the log does not know yet.
     pub(crate) mapping_grown: bool,
     pub(crate) standing: Standing,
+    pub(crate) grove: Grove,
     pub(crate) identity: u128,
     pub(crate) cut: LogCut,
     /// The clock is not behind this.
@@ -384,9 +396,9 @@ fn log_error(error: LogError, notes: &[String]) -> RecoveryError {
 }
 
 /// A checkpoint to try, or none.
-struct Candidate {
-    manifest: Option<(Manifest, About)>,
-    cut: LogCut,
+pub(super) struct Candidate {
+    pub(super) manifest: Option<(Manifest, About)>,
+    pub(super) cut: LogCut,
 }
 
 /// What was loaded and replayed.
@@ -440,7 +452,7 @@ pub(crate) fn recover(
         }
     }
     let standing = used.trees.standing().clone();
-    let (trees, changes, mapping_grown) = used.trees.into_parts();
+    let (trees, changes, mapping_grown, grove) = used.trees.into_parts();
     Ok(Recovered {
         epochs: used.epochs,
         store: used.store,
@@ -449,6 +461,7 @@ pub(crate) fn recover(
         changes,
         mapping_grown,
         standing,
+        grove,
         identity,
         cut: used.cut,
         wall_ms: on_disk.wall_ms,
@@ -694,87 +707,4 @@ fn mark_directories(
         }
     }
     Ok(())
-}
-
-/// One attempt to bring up a database, in its own engine.
-struct Attempt<'a> {
-    store: Store,
-    expiry: ExpiryIndex,
-    durability: &'a DurabilityOptions,
-    files: &'a checkpoint::Directories,
-}
-
-impl Attempt<'_> {
-    fn run(
-        &self,
-        candidate: &Candidate,
-        databases: usize,
-        recovery: &mut Recovery,
-    ) -> Result<Trees, RecoveryError> {
-        let mut trees = Trees::default();
-        let mut fuzzy_until = LogEpoch::NONE;
-        let started = std::time::Instant::now();
-        if let Some((manifest, about)) = &candidate.manifest {
-            trees.map(&self.store, about.changes, about.trees.clone());
-            trees.stand(about.standing.clone());
-            fuzzy_until = manifest.end;
-            self.load(manifest)?;
-            recovery.checkpoint = Some(manifest.start);
-            recovery.checkpoint_wall_ms = Some(manifest.wall_ms);
-            recovery.loaded = manifest.entries();
-            recovery.loaded_bytes = manifest.bytes();
-        }
-        recovery.load_us = started.elapsed().as_micros() as u64;
-        let started = std::time::Instant::now();
-        let replayed = replay(
-            &self.store,
-            &self.expiry,
-            self.durability,
-            &candidate.cut,
-            fuzzy_until,
-            &mut trees,
-        )?;
-        recovery.replayed = replayed;
-        recovery.replayed_bytes = candidate.cut.bytes();
-        recovery.replay_us = started.elapsed().as_micros() as u64;
-        trees.settle(&self.store, &self.expiry, databases);
-        Ok(trees)
-    }
-
-    /// Loads a checkpoint; its chunks are spread over threads that take another when they are done.
-    fn load(&self, manifest: &Manifest) -> Result<(), RecoveryError> {
-        let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
-        let threads = self.durability.recovery_threads;
-        let threads = threads.clamp(1, manifest.chunks.len().max(1));
-        let work = || -> Result<(), RecoveryError> {
-            let mut loader = Loader::new(Restorer::new(&self.store, &self.expiry)?);
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(chunk) = manifest.chunks.get(index) else {
-                    return Ok(());
-                };
-                let tree = TreeId(chunk.tree);
-                self.store.restore_tree(tree);
-                checkpoint::read_chunk(
-                    &*self.durability.disk,
-                    self.files,
-                    manifest,
-                    chunk,
-                    &mut |entry| loader.take(tree, chunk.sorted, entry),
-                )?;
-                loader.tidy();
-                let done = done.fetch_add(chunk.bytes, Ordering::Relaxed) + chunk.bytes;
-                self.durability.tell(Stage::Load, done, manifest.bytes());
-            }
-        };
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut result = work();
-            for other in others {
-                let ended = other.join().expect("a loading thread does not panic");
-                result = result.and(ended);
-            }
-            result
-        })
-    }
 }

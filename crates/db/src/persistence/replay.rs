@@ -15,7 +15,10 @@
 //! - **RP1** Records of one key are restored in version order.
 //! - **RP2** A change is applied to the version that it names, and to nothing else.
 //! - **RP3** A tree that has left the mapping is dropped after all records before that were
-//!   restored; its number does not come again.
+//!   restored, unless a snapshot shows it; its number does not come again.
+//! - **RP4 changes-at-their-points** A change of branches or snapshots is made again when all
+//!   records of epochs up to its point were restored, and none of a later one. So a wave is
+//!   restored in as many steps as it has points.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -28,10 +31,13 @@ use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
 use pando_engine::{
     Key, LogEpoch, NewValue, Point, Probe, Restore, Restored, SessionLimit, TreeId, ValueVersion,
 };
+use pando_minuet::engine::is_of_branch;
 use pando_sync::lock;
 
+use super::grove::{Grove, Refusal};
 use super::recover::RecoveryError;
 use crate::durable::bytes::{Input, Malformed, malformed};
+use crate::durable::catalog::CatalogChange;
 use crate::durable::options::{DurabilityOptions, Stage};
 use crate::durable::record::{self, Record, Written};
 use crate::durable::standing::Standing;
@@ -42,9 +48,10 @@ use crate::store::{Store, StoreSession};
 
 const NO_PREDECESSOR: &str = "the value that a change belongs to is not there";
 
-/// The mapping of database numbers during recovery, and the trees that have left it.
-#[derive(Debug, Default)]
+/// The mapping of database numbers during recovery, the trees that have left it, and branches.
+#[derive(Debug)]
 pub(super) struct Trees {
+    pub(super) grove: Grove,
     mapped: Vec<TreeId>,
     changes: u64,
     /// Where the database stands in another's history.
@@ -56,6 +63,28 @@ pub(super) struct Trees {
 }
 
 impl Trees {
+    pub(super) fn new(grove: Grove) -> Self {
+        Self {
+            grove,
+            mapped: Vec::new(),
+            changes: 0,
+            standing: Standing::default(),
+            grown: false,
+            known: HashSet::new(),
+            dropped: HashSet::new(),
+        }
+    }
+
+    /// The trees by database number.
+    pub(super) fn mapped(&self) -> &[TreeId] {
+        &self.mapped
+    }
+
+    /// Whether a database of any branch has a tree.
+    fn is_mapped(&self, tree: TreeId) -> bool {
+        self.mapped.contains(&tree) || self.grove.shows(tree)
+    }
+
     /// The mapping as of its change number `changes`; returns the trees that have left it.
     pub(super) fn map(&mut self, store: &Store, changes: u64, trees: Vec<TreeId>) -> Vec<TreeId> {
         if changes < self.changes || (changes == self.changes && !self.mapped.is_empty()) {
@@ -79,7 +108,7 @@ impl Trees {
             for standing in piece.standings.drain(..) {
                 self.stand(standing);
             }
-            for tree in &piece.trees {
+            for tree in piece.trees.iter().filter(|tree| !is_of_branch(**tree)) {
                 self.know(store, *tree);
             }
         }
@@ -112,7 +141,8 @@ impl Trees {
     /// Drops trees that no database has, and creates trees for databases that have none.
     pub(super) fn settle(&mut self, store: &Store, expiry: &ExpiryIndex, databases: usize) {
         for tree in &self.known {
-            if !self.mapped.contains(tree) && !self.dropped.contains(tree) {
+            let is_dropped = self.dropped.contains(tree);
+            if !self.mapped.contains(tree) && !is_dropped && !self.grove.shows(*tree) {
                 store.drop_tree(*tree);
                 expiry.drop_tree(*tree);
             }
@@ -124,10 +154,10 @@ impl Trees {
         }
     }
 
-    /// The trees by database number, how often the mapping has changed, and whether it differs from
-    /// that on disk.
-    pub(super) fn into_parts(self) -> (Vec<TreeId>, u64, bool) {
-        (self.mapped, self.changes, self.grown)
+    /// The trees by database number, how often the mapping has changed, whether it differs from
+    /// that on disk, and the branches.
+    pub(super) fn into_parts(self) -> (Vec<TreeId>, u64, bool, Grove) {
+        (self.mapped, self.changes, self.grown, self.grove)
     }
 }
 
@@ -242,7 +272,7 @@ impl Worker<'_> {
                 }
                 _ => return malformed(NO_PREDECESSOR),
             },
-            Record::Mapping { .. } | Record::Standing(_) => {}
+            Record::Mapping { .. } | Record::Standing(_) | Record::Catalog(_) => {}
         }
         Ok(())
     }
@@ -264,18 +294,38 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Restores a partition of a wave.
-    fn put_back(&mut self, wave: &Wave, partition: &mut Partition) -> Result<(), RecoveryError> {
-        let mut items: Vec<(u32, Item)> = Vec::new();
-        for (index, piece) in wave.pieces.iter().enumerate() {
-            let list = piece.lists[partition.index].iter();
-            items.extend(list.map(|item| (index as u32, *item)));
+    /// Restores what a partition of a wave has between the point before this one and it (RP4).
+    fn put_back(
+        &mut self,
+        wave: &Wave,
+        partition: &mut Partition,
+        (points, step): (&[LogEpoch], usize),
+    ) -> Result<(), RecoveryError> {
+        if step == 0 {
+            #[cfg(test)]
+            let points = match self.fault {
+                crate::durable::testing::Fault::PointsIgnored => &[],
+                _ => points,
+            };
+            partition.sort(wave, points);
+            #[cfg(test)]
+            if self.fault == crate::durable::testing::Fault::WaveBackwards {
+                partition.items.reverse();
+            }
         }
-        // RP1, since waves come in epoch order.
-        items.sort_unstable_by_key(|(_, item)| item.version);
+        let end = partition.items.partition_point(|sorted| sorted.0 <= step);
         #[cfg(test)]
-        if self.fault == crate::durable::testing::Fault::WaveBackwards {
-            items.reverse();
+        let end = match self.fault {
+            crate::durable::testing::Fault::WaveBackwards => partition.items.len(),
+            _ => end,
+        };
+        let items = std::mem::replace(&mut partition.done, end)..end;
+        let items: Vec<(u32, Item)> = partition.items[items]
+            .iter()
+            .map(|(_, piece, item)| (*piece, *item))
+            .collect();
+        if step == points.len() {
+            partition.items = Vec::new();
         }
         for items in items.chunks(limits::REPLAY_WARM_RECORDS) {
             let mut records = Vec::with_capacity(items.len());
@@ -307,7 +357,7 @@ fn adopt(orphans: &mut Orphans, key: Key<'_>) {
 }
 
 /// Where a group was read, for messages.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Origin {
     path: Arc<Path>,
     offset: u64,
@@ -339,14 +389,17 @@ struct Piece {
     trees: HashSet<TreeId>,
     mappings: Vec<(u64, Vec<TreeId>)>,
     standings: Vec<Standing>,
+    /// Changes of branches, and the places of their groups in `origins`.
+    changes: Vec<(CatalogChange, usize)>,
 }
 
 impl Piece {
     /// Keeps a record that is of no key.
-    fn note(&mut self, record: Record<'_>) {
+    fn note(&mut self, record: Record<'_>, origin: usize) {
         match record {
             Record::Mapping { changes, trees } => self.mappings.push((changes, trees)),
             Record::Standing(standing) => self.standings.push(standing),
+            Record::Catalog(change) => self.changes.push((change, origin)),
             Record::Put(..) | Record::Change { .. } | Record::Remove(_) => {}
         }
     }
@@ -357,10 +410,48 @@ struct Wave {
     pieces: Vec<Piece>,
 }
 
+impl Wave {
+    /// The changes of branches behind the first `before` ones, in order.
+    fn take_changes(&mut self, before: u64) -> Vec<(CatalogChange, Origin)> {
+        let mut changes: Vec<(CatalogChange, Origin)> = Vec::new();
+        for piece in &mut self.pieces {
+            for (change, origin) in piece.changes.drain(..) {
+                if change.changes > before {
+                    changes.push((change, piece.origins[origin].clone()));
+                }
+            }
+        }
+        changes.sort_by_key(|(change, _)| change.changes);
+        changes
+    }
+}
+
 /// Buffers of a partition, reused from wave to wave.
 struct Partition {
     index: usize,
     orphans: Orphans,
+    /// Its records of a wave: by the step to which they belong, then by version.
+    items: Vec<(usize, u32, Item)>,
+    /// Of these, how many were restored.
+    done: usize,
+}
+
+impl Partition {
+    /// Takes its records of a wave that is restored in steps, up to each of the points.
+    fn sort(&mut self, wave: &Wave, points: &[LogEpoch]) {
+        self.items.clear();
+        self.done = 0;
+        for (index, piece) in wave.pieces.iter().enumerate() {
+            for item in &piece.lists[self.index] {
+                let epoch = piece.origins[item.origin as usize].epoch;
+                let step = points.partition_point(|point| *point < epoch);
+                self.items.push((step, index as u32, *item));
+            }
+        }
+        // RP1, since waves come in epoch order, and so do steps.
+        self.items
+            .sort_unstable_by_key(|(step, _, item)| (*step, item.version));
+    }
 }
 
 /// How pieces are read.
@@ -379,6 +470,7 @@ impl Reading<'_> {
             trees: HashSet::new(),
             mappings: Vec::new(),
             standings: Vec::new(),
+            changes: Vec::new(),
         };
         let log_error = |error| RecoveryError::Log {
             error,
@@ -413,7 +505,7 @@ impl Reading<'_> {
             let record =
                 record::take(&mut input).map_err(|error| refused(&piece.origins[origin], error))?;
             let Some(Written { key, version }) = record.written() else {
-                piece.note(record);
+                piece.note(record, origin);
                 continue;
             };
             if self.dropped.contains(&key.tree) {
@@ -489,6 +581,8 @@ impl<'a> Replay<'a> {
             Mutex::new(Partition {
                 index,
                 orphans: Orphans::new(),
+                items: Vec::new(),
+                done: 0,
             })
         };
         Ok(Self {
@@ -528,14 +622,64 @@ impl<'a> Replay<'a> {
         })
     }
 
-    fn put_back(&mut self, wave: &Wave) -> Result<(), RecoveryError> {
+    /// Restores what a wave has between the point before one and it (RP4).
+    fn put_back(
+        &mut self,
+        wave: &Wave,
+        (points, step): (&[LogEpoch], usize),
+    ) -> Result<(), RecoveryError> {
         let (next, partitions) = (AtomicUsize::new(0), &self.partitions);
         at_once(&mut self.workers, |worker| {
             while let Some(partition) = partitions.get(next.fetch_add(1, Ordering::Relaxed)) {
-                worker.put_back(wave, &mut lock(partition))?;
+                worker.put_back(wave, &mut lock(partition), (points, step))?;
             }
             Ok(())
         })?;
+        Ok(())
+    }
+
+    /// Restores a wave, and makes its changes of branches. `left` are the trees that no database
+    /// has behind it.
+    fn put_back_wave(
+        &mut self,
+        wave: &mut Wave,
+        (store, expiry): (&Store, &ExpiryIndex),
+        trees: &mut Trees,
+        left: &[TreeId],
+    ) -> Result<(), RecoveryError> {
+        let changes = wave.take_changes(trees.grove.changes);
+        let mut points: Vec<LogEpoch> = changes.iter().map(|(change, _)| change.point).collect();
+        points.dedup();
+        if !points.is_sorted() {
+            let origin = &changes[0].1;
+            let what = "branches changed in an order that no server has";
+            return Err(refused(origin, Malformed { what }));
+        }
+        let mut changes = changes.into_iter().peekable();
+        for step in 0..=points.len() {
+            let mut now = Vec::new();
+            while let Some(change) = changes
+                .next_if(|(change, _)| points.get(step).is_some_and(|point| change.point == *point))
+            {
+                now.push(change);
+            }
+            for (change, origin) in &now {
+                trees
+                    .grove
+                    .prepare(change)
+                    .map_err(|error| refused(origin, error))?;
+            }
+            self.put_back(wave, (&points, step))?;
+            for (change, origin) in now {
+                let mapped = &trees.mapped;
+                let is_mapped = |tree| mapped.contains(&tree) || left.contains(&tree);
+                let made = trees.grove.apply(change, (store, expiry), is_mapped);
+                made.map_err(|refusal| match refusal {
+                    Refusal::Engine => RecoveryError::Branches,
+                    Refusal::Malformed(error) => refused(&origin, error),
+                })?;
+            }
+        }
         Ok(())
     }
 }
@@ -560,9 +704,12 @@ pub(super) fn replay(
         let bytes: u64 = pieces.iter().map(LogReader::bytes).sum();
         let mut wave = replay.read(pieces, &trees.dropped)?;
         let left = trees.meet(store, &mut wave);
-        replay.put_back(&wave)?;
+        replay.put_back_wave(&mut wave, (store, expiry), trees, &left)?;
         for tree in left {
-            store.drop_tree(tree);
+            // The mapping is not asked for a tree that has left it.
+            if !trees.grove.shows(tree) {
+                store.drop_tree(tree);
+            }
             expiry.drop_tree(tree);
         }
         let lists = wave.pieces.iter().flat_map(|piece| &piece.lists);
@@ -574,7 +721,7 @@ pub(super) fn replay(
         let partition = partition.into_inner();
         partition.expect("no thread has panicked").orphans
     });
-    let mut orphans = orphans.filter(|((tree, _), _)| trees.mapped.contains(tree));
+    let mut orphans = orphans.filter(|((tree, _), _)| trees.is_mapped(*tree));
     match orphans.next() {
         Some((_, origin)) => Err(refused(
             &origin,

@@ -259,7 +259,7 @@ impl Survey {
             .iter()
             .any(|other| other.moment == self.snapshot.moment)
         {
-            database.drop_snapshot(&self.snapshot);
+            database.drop_snapshot(turn.session_mut(), &self.snapshot);
         }
     }
 }

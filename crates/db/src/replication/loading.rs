@@ -139,7 +139,7 @@ impl Loading {
                     change,
                 } => found.push((written, Given::Changed(predecessor, change))),
                 Record::Mapping { changes, trees } => mappings.push((changes, trees)),
-                Record::Standing(_) => {}
+                Record::Standing(_) | Record::Catalog(_) => {}
             }
         }
         mappings.sort_unstable_by_key(|(changes, _)| *changes);

@@ -616,7 +616,10 @@ fn repeat_some(turn: &mut Turn<'_>, records: &[(usize, &Record<'_>)]) -> Result<
                         what: "the value that a change belongs to is not there",
                     }),
                 },
-                Record::Remove(_) | Record::Mapping { .. } | Record::Standing(_) => Ok(None),
+                Record::Remove(_)
+                | Record::Mapping { .. }
+                | Record::Standing(_)
+                | Record::Catalog(_) => Ok(None),
             };
             match new {
                 Ok(Some(new)) => Decision::Write(new),

@@ -14,7 +14,9 @@ mod merge;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::engine::{From, Minuet};
 use pando_minuet::{BranchId, Error};
 use pando_protocol::command::{self, CommandId, CommandSpec, ConnectionCommand, Flag, Refusal};
@@ -26,6 +28,7 @@ use crate::branches::NamedBranch;
 use crate::client::Client;
 use crate::clock::Milliseconds;
 use crate::database::Database;
+use crate::durable::catalog::{Event, Source};
 use crate::error::CommandError;
 use crate::progress::{Handled, Progress, Wait};
 use crate::remapping;
@@ -35,8 +38,8 @@ use crate::snapshots::NamedSnapshot;
 const HELP: &[&str] = &[
     "BRANCH subcommand [argument ...]. The subcommands:",
     "CREATE name [FROM branch | snapshot]",
-    "    Make a branch of all databases, from the one in use unless FROM says otherwise. It ends",
-    "    with the server.",
+    "    Make a branch of all databases, from the one in use unless FROM says otherwise. It lasts",
+    "    where data are kept on disk.",
     "USE name",
     "    Work on this branch from now on.",
     "READ name command [argument ...]",
@@ -87,6 +90,8 @@ impl Turn<'_> {
             return Ok(Progress::Done);
         }
         self.branching()?;
+        // Whatever the answer is, it tells of them.
+        self.session.observe(self.database.branches.changed_in());
         match spec.own_name() {
             "create" => self.create_branch(client, request, reply)?,
             "diff" => return self.diff_branches(client, request, reply),
@@ -143,18 +148,35 @@ impl Turn<'_> {
             _ => return Err(CommandError::Syntax),
         };
         let (database, engine) = (self.database, Arc::clone(self.branching()?));
-        let (from, origin_name) = match &origin {
-            Named::Branch(branch) => (From::Branch(branch.id), branch.name.clone()),
+        let (from, source, origin_name, like) = match &origin {
+            Named::Branch(branch) => {
+                let base = database.base_of(branch.id);
+                let trees = (base..base + database.databases()).map(|index| database.tree(index));
+                let source = Source::Branch(branch.number);
+                (
+                    From::Branch(branch.id),
+                    source,
+                    branch.name.clone(),
+                    trees.collect(),
+                )
+            }
             Named::Snapshot(snapshot) => {
-                let name = snapshot.name.clone();
-                (From::Snapshot(snapshot.moment.snapshot), name)
+                let (name, at) = (snapshot.name.clone(), snapshot.moment.snapshot);
+                let trees = snapshot.databases.iter().take(database.databases());
+                let trees: Vec<TreeId> = trees.map(|frozen| frozen.tree).collect();
+                (
+                    From::Snapshot(at),
+                    Source::Snapshot(at.epoch()),
+                    name,
+                    trees,
+                )
             }
         };
+        let point = self.begin_change(&origin)?;
         let id = engine.create_branch(name, from).map_err(of_engine)?;
         let tree = |index: usize| match &origin {
-            Named::Branch(branch) => {
-                let tree = database.tree(database.base_of(branch.id) + index);
-                engine.branch_tree(id, tree, database.store.len(tree))
+            Named::Branch(_) => {
+                engine.branch_tree(id, like[index], database.store.len(like[index]))
             }
             Named::Snapshot(snapshot) => {
                 let frozen = snapshot.databases[index];
@@ -163,14 +185,55 @@ impl Turn<'_> {
         };
         let branch = NamedBranch {
             id,
+            number: database.branches.changes.load(Ordering::Relaxed) + 1,
             name: name.into(),
             created: self.session.now.milliseconds(),
             origin: origin_name,
             trees: (0..database.databases()).map(tree).collect(),
         };
         self.write_branch(&branch, reply);
+        let branched = Event::Branched {
+            branch: branch.note(),
+            source,
+            like,
+        };
+        database.note_change(self.session, point, branched);
         database.branches.write().insert(id, branch);
         Ok(())
+    }
+
+    /// Ends the epoch, where branches last, so that one that is made shows what was written up to
+    /// there; returns that epoch.
+    fn begin_change(&mut self, origin: &Named) -> Result<LogEpoch, CommandError> {
+        let database = self.database;
+        if !database.keeps_branches() {
+            return Ok(LogEpoch::NONE);
+        }
+        if matches!(origin, Named::Snapshot(snapshot) if !snapshot.lasts) {
+            return Err(CommandError::BranchOfPassing);
+        }
+        self.check_log()?;
+        let now = self.session.now.milliseconds();
+        assert!(!self.session.has_group());
+        let point = database.acknowledgement.end_epoch_within(now);
+        // The epoch has ended: the command belongs to the one that has begun.
+        self.whole_since = Some(database.epochs.current());
+        Ok(point)
+    }
+
+    /// Fails if branches last and the log takes no writes.
+    fn check_log(&self) -> Result<(), CommandError> {
+        let database = self.database;
+        if database.keeps_branches() && !database.acknowledgement.accepts_writes() {
+            return Err(CommandError::LogFull);
+        }
+        Ok(())
+    }
+
+    /// Logs a change of a branch, behind all that was written so far.
+    fn note_branch(&mut self, event: Event) {
+        let point = self.database.epochs.current();
+        self.database.note_change(self.session, point, event);
     }
 
     fn drop_branch(
@@ -186,8 +249,14 @@ impl Turn<'_> {
         if branch.id == database.branches.mainline() {
             return Err(CommandError::MainlineBranch);
         }
+        if database.keeps_branches() && !database.acknowledgement.accepts_removals() {
+            return Err(CommandError::LogFull);
+        }
         let dropped = self.branching()?.drop_branch(&branch.name);
         dropped.map_err(of_engine)?;
+        self.note_branch(Event::Dropped {
+            branch: branch.number,
+        });
         let base = database.base_of(branch.id);
         let indexes: Vec<usize> = (base..base + database.databases()).collect();
         database.change_trees(self.session, &indexes, || {
@@ -213,8 +282,13 @@ impl Turn<'_> {
             if self.session.snapshots.named(snapshots, new).is_ok() {
                 return Err(CommandError::BranchExists);
             }
+            self.check_log()?;
             let renamed = self.branching()?.rename_branch(&branch.name, new);
             renamed.map_err(of_engine)?;
+            self.note_branch(Event::Renamed {
+                branch: branch.number,
+                name: new.into(),
+            });
             let mut list = database.branches.write();
             let branch = list.get_mut(&branch.id).expect("a branch that is there");
             branch.name = new.into();
@@ -238,11 +312,12 @@ impl Turn<'_> {
             return Err(CommandError::Syntax);
         }
         let branch = branches.named(request.arg(2))?;
-        if branch.id != BranchId::FIRST && self.database.is_durable() {
-            return Err(CommandError::MainlineEndsHere);
-        }
+        self.check_log()?;
         let chosen = self.branching()?.set_mainline(&branch.name);
         chosen.map_err(of_engine)?;
+        self.note_branch(Event::Mainline {
+            branch: branch.number,
+        });
         branches.set_mainline(branch.id);
         reply.ok();
         Ok(())
@@ -261,9 +336,9 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Whether a branch outlasts the process.
-    fn lasts(&self, branch: &NamedBranch) -> bool {
-        branch.id == BranchId::FIRST && self.database.is_durable()
+    /// Whether branches outlast the process.
+    fn lasts(&self) -> bool {
+        self.database.is_durable()
     }
 
     fn created(&self, branch: &NamedBranch) -> Milliseconds {
@@ -279,7 +354,7 @@ impl Turn<'_> {
         reply.array(3);
         reply.bulk(&branch.name);
         reply.integer(self.created(branch).0 as i64);
-        reply.integer(self.lasts(branch).into());
+        reply.integer(self.lasts().into());
     }
 
     fn list_branches(&mut self, reply: &mut Reply<'_>) {
@@ -306,7 +381,7 @@ impl Turn<'_> {
             ("created-ms", created.0 as i64),
             ("age-ms", now.saturating_sub(created).0 as i64),
             ("mainline", i64::from(is_mainline)),
-            ("persist", i64::from(self.lasts(&branch))),
+            ("persist", i64::from(self.lasts())),
             ("keys", keys as i64),
         ];
         reply.map(figures.len() + 2);
@@ -348,12 +423,16 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Handled {
+        self.session.observe(self.database.branches.changed_in());
         if client.uses.is_some() {
             // What a snapshot shows stays when its branch goes.
             return self.run_in_use(client, spec, request, reply, host);
         }
         let is_watch = matches!(spec.id, CommandId::Connection(ConnectionCommand::Watch));
-        if is_watch || spec.flags.has(Flag::Write) || reads_keys(spec) {
+        let is_of_keys = !matches!(spec.id, CommandId::Connection(_));
+        let writes = is_of_keys && spec.flags.has(Flag::Write);
+        if is_watch || writes || reads_keys(spec) {
+            // BRANCH and SNAPSHOT READ name what they work on.
             self.check_branch(client.base)?;
         }
         self.run_on_branch(client, spec, request, reply, host)

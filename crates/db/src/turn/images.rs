@@ -132,7 +132,7 @@ impl Turn<'_> {
         self.hold_all();
         let chosen = choose(database);
         if let Some(snapshot) = &chosen {
-            database.drop_snapshot(snapshot);
+            database.drop_snapshot(self.session, snapshot);
         }
         self.let_go();
         chosen.is_some()

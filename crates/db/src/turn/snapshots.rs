@@ -91,6 +91,7 @@ impl Turn<'_> {
         {
             return Err(CommandError::BranchExists);
         }
+        self.check_branch(client.base)?;
         let created = self.freeze(&wanted)?;
         self.session.observe(created.epoch());
         write_entry(&created, reply);
@@ -142,7 +143,7 @@ impl Turn<'_> {
             [Arc::clone(self.named(request.arg(2))?)].into()
         };
         for snapshot in &*list {
-            self.database.drop_snapshot(snapshot);
+            self.database.drop_snapshot(self.session, snapshot);
         }
         reply.count(list.len());
         Ok(())

@@ -27,6 +27,9 @@ use crate::tree::Change;
 /// Trees of branches but the first have numbers from here on.
 pub(super) const FIRST_TREE: u32 = 1 << 31;
 
+/// Those from here on are for a while, and used again.
+pub(super) const LAST_TREE: u32 = u32::MAX - (1 << 20);
+
 /// Whether a tree is one of a branch but the first, or none at all.
 #[inline]
 #[must_use]
@@ -34,10 +37,10 @@ pub const fn is_of_branch(tree: TreeId) -> bool {
     tree.0 >= FIRST_TREE
 }
 
-/// What a branch is made from.
-#[derive(Clone, Copy, Debug)]
+/// A version: what a branch is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// Another, as it is.
+    /// A branch, as it is.
     Branch(BranchId),
     /// A snapshot.
     Snapshot(Snapshot),
@@ -62,7 +65,7 @@ impl State {
 
     fn add_branch_tree(&mut self, branch: BranchId, base: Option<TreeId>, keys: u64) -> TreeId {
         let tree = TreeId(self.next_branch_tree);
-        assert!(tree.0 < u32::MAX, "tree numbers are used up");
+        assert!(tree.0 < LAST_TREE, "tree numbers are used up");
         self.next_branch_tree += 1;
         let counted = Counted {
             keys,
@@ -206,17 +209,18 @@ impl Minuet {
             let view = transaction.parting(first, second)?;
             sight_of(transaction, view, true)
         });
-        let tree = state.add_branch_tree(BranchId::FIRST, Some(base), 0);
+        let tree = state.add_loose_tree(BranchId::FIRST, base, 0);
         state.bases.insert(tree, sight);
         Some(tree)
     }
 
-    /// Nobody needs such a tree any more.
+    /// Nobody needs such a tree any more, or one of `album`.
     pub fn close_base(&self, tree: TreeId) {
+        debug_assert!(tree.0 >= LAST_TREE);
         let mut state = self.write();
-        if state.bases.remove(&tree).is_some() {
-            state.trees.remove(&tree);
-        }
+        state.bases.remove(&tree);
+        state.trees.remove(&tree);
+        state.graves.drop_tree(tree);
     }
 }
 

@@ -60,8 +60,11 @@ impl Collecting {
 
 impl State {
     /// Takes up to `steps` steps of a round, if one is due; returns how many. A round that is under
-    /// way goes on to its end.
+    /// way goes on to its end. While an album is open nothing is collected (`album`).
     pub(super) fn collect(&mut self, steps: usize) -> usize {
+        if !self.album.is_empty() {
+            return 0;
+        }
         let memnodes = self.database.memnodes().memnodes().iter();
         let slots: usize = memnodes.map(Memnode::slots_seen).sum();
         let many = (slots / SLOTS_PER_COPY).max(COPIES_MIN) as u64;

@@ -27,11 +27,12 @@
 //! Branches are the tree's own too; `sight` says how trees of theirs are told apart, `branches`
 //! what is done with them.
 //!
-//! Deliberately absent, so far: durability of its own (the database logs the keys of the first
-//! branch; snapshots and the other branches end with the process), several writers at a time. A
+//! Deliberately absent, so far: durability of its own (the database logs the keys of all branches,
+//! and makes them and lasting snapshots again, see `album`), several writers at a time. A
 //! large value is stored in one piece: a change of it costs O(size), and so does a read of a large
 //! hash.
 
+mod album;
 mod branches;
 mod bundle;
 mod change;
@@ -61,6 +62,7 @@ use crate::snapshot::FIXED_SLOTS;
 use crate::transaction::Transaction;
 use crate::transport::Embedded;
 use crate::{Config, Database};
+pub use album::{AlbumNode, NOWHERE};
 pub use branches::{Differing, From, is_of_branch};
 use collect::Collecting;
 pub use session::MinuetSession;
@@ -132,8 +134,12 @@ struct State {
     dropped: BTreeSet<TreeId>,
     next_tree: u32,
     next_branch_tree: u32,
-    /// Trees that show where two branches part, while these are merged.
+    /// Which of the numbers for a while was given last.
+    last_loose_tree: u32,
+    /// Trees that show where two branches part, while these are merged, or a version of the album.
     bases: BTreeMap<TreeId, Sight>,
+    /// The versions of the album that is open; none is.
+    album: Vec<Sight>,
     graves: Graves,
     frozen: BTreeMap<Snapshot, Sight>,
     images: KeptImages,
@@ -217,7 +223,9 @@ impl Engine for Minuet {
             dropped: BTreeSet::new(),
             next_tree: 0,
             next_branch_tree: branches::FIRST_TREE,
+            last_loose_tree: 0,
             bases: BTreeMap::new(),
+            album: Vec::new(),
             graves: Graves::default(),
             frozen: BTreeMap::new(),
             images: KeptImages::default(),

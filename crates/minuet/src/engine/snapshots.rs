@@ -10,7 +10,7 @@ use pando_engine::{
 
 use super::place::Place;
 use super::sight::sight_of;
-use super::{Minuet, MinuetSession};
+use super::{Minuet, MinuetSession, State};
 use crate::branch::BranchId;
 use crate::tree::create_snapshot_of;
 
@@ -31,6 +31,12 @@ impl Minuet {
         SnapshotLimit::check(state.frozen.len())?;
         let snapshot = Snapshot::of_epoch(epoch);
         state.images.freeze(snapshot);
+        self.freeze_as(&mut state, snapshot, branch);
+        Ok(snapshot)
+    }
+
+    /// Makes a snapshot of a branch.
+    pub(super) fn freeze_as(&self, state: &mut State, snapshot: Snapshot, branch: BranchId) {
         let name = name_of(snapshot);
         let is_branched = state.is_branched;
         let sight = state.run(|transaction| {
@@ -40,8 +46,7 @@ impl Minuet {
         });
         state.renew_tip(branch);
         state.frozen.insert(snapshot, sight);
-        self.note_frozen(&state);
-        Ok(snapshot)
+        self.note_frozen(state);
     }
 }
 

@@ -484,10 +484,11 @@ fn snapshots(report: &mut Report<'_, '_, '_, '_>) {
     report.line("snapshot_images", figures.images);
     report.line("snapshot_image_bytes", figures.image_bytes);
     report.line("oldest_snapshot_ms", figures.oldest);
-    if let Some(branches) = report.call.shared.database.branches() {
+    let database = &report.call.shared.database;
+    if let (Some(branches), Some(ending)) = (database.branches(), database.branches_that_end_here())
+    {
         report.line("branches", branches);
-        // All but the first end with the process.
-        report.line("branches_that_end_here", branches - 1);
+        report.line("branches_that_end_here", ending);
     }
 }
 

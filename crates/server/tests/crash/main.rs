@@ -7,6 +7,7 @@
 //! | `writers` | writers and readers under load |
 //! | `transfers` | transfers by EXEC, with receipts |
 //! | `whole` | EXECs longer than an epoch, FLUSHALL and SWAPDB, in one sequence |
+//! | `forks` | branches and lasting snapshots |
 //! | `server` | the process and its connections |
 //! | `canaries` | faults planted into what is found, and into what is promised |
 //!
@@ -20,6 +21,7 @@
 //! `PANDO_CRASH_SEED` chooses others, `PANDO_CRASH_DIR` names a folder on the disk to use.
 
 mod canaries;
+mod forks;
 mod model;
 mod server;
 mod transfers;

@@ -163,13 +163,19 @@ impl Connection {
 
     /// The next reply; an error reply is a broken test.
     pub(crate) fn reply(&mut self) -> io::Result<Value> {
+        let value = self.reply_or_error()?;
+        assert!(!is_error(&value), "{value:?}");
+        Ok(value)
+    }
+
+    /// The next reply, whatever it is.
+    pub(crate) fn reply_or_error(&mut self) -> io::Result<Value> {
         loop {
             let mut rest = &self.bytes[self.read..];
             let before = rest.len();
             let value = self.decoder.next(&mut rest).expect("a reply");
             self.read += before - rest.len();
             if let Some(value) = value {
-                assert!(!is_error(&value), "{value:?}");
                 return Ok(value);
             }
             self.bytes.drain(..self.read);

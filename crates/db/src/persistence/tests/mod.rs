@@ -64,12 +64,14 @@ fn digest(value: ValueRef<'_>) -> u64 {
     hasher.finish()
 }
 
-/// Every key that stands in the engine, expired ones too.
+/// Every key that stands in the engine, expired ones too, and those of branches and of snapshots
+/// that last, in databases that follow those of the first branch.
 fn picture(database: &Database) -> Picture {
     let mut picture = Picture::new();
-    let mut deadlines = 0;
     let mut state = database.open_session().expect("a session is free");
+    let now = database.options.clock.now().milliseconds();
     for index in 0..database.databases() {
+        let mut deadlines = 0;
         let tree = database.tree(index);
         let mut show = |key: &[u8], value: ValueRef<'_>| {
             deadlines += u64::from(value.attributes.deadline.is_some());
@@ -91,9 +93,11 @@ fn picture(database: &Database) -> Picture {
                 }
             }
         }
+        let (expiring, _) = database.expiry.tree_summary(tree, now);
+        assert_eq!(expiring, deadlines, "the expiry index");
     }
+    branches::add_others(database, &mut state, &mut picture);
     database.close_session(&state);
-    assert_eq!(database.expiring_keys(), deadlines, "the expiry index");
     picture
 }
 
@@ -107,6 +111,8 @@ struct Setup {
     parts: &'static [&'static str],
     databases: usize,
     recovery_threads: usize,
+    /// Whether workloads make branches, on the engine that has them.
+    is_branched: bool,
     /// What a database is given in place of the simulated disk.
     on: fn(SimulatedDisk) -> Arc<dyn Disk>,
 }
@@ -120,6 +126,7 @@ impl Default for Setup {
             parts: &[],
             databases: 4,
             recovery_threads: 2,
+            is_branched: false,
             on: |disk| Arc::new(disk),
         }
     }
@@ -163,6 +170,8 @@ struct Harness {
     /// The newest epoch that was ever said to be durable.
     acknowledged: LogEpoch,
     rng: fastrand::Rng,
+    /// Whether branches are made, too.
+    is_branched: bool,
 }
 
 impl Harness {
@@ -173,6 +182,7 @@ impl Harness {
             history: Vec::new(),
             acknowledged: LogEpoch::NONE,
             rng: fastrand::Rng::with_seed(seed),
+            is_branched: setup.engine == EngineKind::Minuet && setup.is_branched,
         };
         harness.shells.push(harness.shells[0].connect());
         let before = harness.database().epochs.current().previous();
@@ -234,8 +244,11 @@ impl Harness {
         }
     }
 
-    /// Something that a client or the server does, never a tick but for a snapshot's.
+    /// Something that a client or the server does, never a tick but for a snapshot's or a branch's.
     fn act(&mut self) {
+        if self.is_branched && self.rng.u8(..4) == 0 {
+            return branches::act(self);
+        }
         let key = |rng: &mut fastrand::Rng| format!("key{}", rng.u8(..6));
         let rng = &mut self.rng;
         let (one, other, number) = (key(rng), key(rng), rng.u16(..));
@@ -293,7 +306,8 @@ impl Harness {
                 self.shells[0].pass_ms(u64::from(rng.u8(..40)));
                 let database = self.database();
                 let due = picture(&database);
-                for (database, key) in due.into_keys() {
+                let is_first = |(index, _): &(usize, Vec<u8>)| *index < database.databases();
+                for (database, key) in due.into_keys().filter(is_first) {
                     let mut turn = self.shells[0].turn();
                     let mut keyspace = turn.keyspace(database);
                     let tree = keyspace.view.tree();

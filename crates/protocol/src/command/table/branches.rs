@@ -13,8 +13,8 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
         .summary(
-            "Makes a branch of all databases, from the one in use, another or a snapshot. It ends \
-             with the server. Needs --engine minuet, as all of these do.",
+            "Makes a branch of all databases, from the one in use, another or a snapshot. It lasts \
+             where data are kept on disk. Needs --engine minuet, as all of these do.",
         )
         .complexity("O(D) for D databases, whatever they hold.")
         .arguments(&[string("name"), string("origin").token("FROM").optional()]),

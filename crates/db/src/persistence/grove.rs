@@ -1,0 +1,563 @@
+//! Branches and lasting snapshots during recovery.
+//!
+//! A checkpoint with nodes is loaded along them. The first branch is filled with the first node, as
+//! any database is. At a node, a branch is made for each of its children but one, and the branch
+//! that stands there goes on to that one: so what nodes share is shared again. A branch is made
+//! with the name of one that ends below (its *heir*); where no branch does, only snapshots, one
+//! without a name is there for a while. Keys that are in a branch's pages and that no database of it
+//! shows, since a snapshot or another branch needs them, are written by trees that are there for a
+//! while, and dropped at its end.
+//!
+//! What the log says is then done where it was done: the records up to a change's point are
+//! restored before it, all others behind it (RP4 changes-at-their-points).
+//!
+//! Other engines have no branches: they refuse a database that has any.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use pando_durability::checkpoint::{self, Chunk, Manifest};
+use pando_engine::{LogEpoch, Snapshot, TreeId};
+use pando_minuet::BranchId;
+use pando_minuet::engine::{From, Minuet, NOWHERE, is_of_branch};
+
+use super::load::Loader;
+use super::recover::RecoveryError;
+use crate::durable::bytes::{Malformed, malformed};
+use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
+use crate::expiry::ExpiryIndex;
+use crate::snapshots::Frozen;
+use crate::store::Store;
+
+const NO_BRANCH: &str = "a branch changes that there is not";
+
+/// A branch that is there.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    pub(crate) id: BranchId,
+    pub(crate) note: BranchNote,
+}
+
+/// See the module's header.
+#[derive(Debug)]
+pub(crate) struct Grove {
+    /// None: the engine has no branches.
+    engine: Option<Arc<Minuet>>,
+    /// How many changes there have been.
+    pub(crate) changes: u64,
+    pub(crate) mainline: u64,
+    /// By their numbers, the first one among them.
+    pub(crate) branches: BTreeMap<u64, Grown>,
+    pub(crate) snapshots: BTreeMap<LogEpoch, SnapshotNote>,
+}
+
+/// What was found cannot be taken.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// Another engine is needed.
+    Engine,
+    Malformed(Malformed),
+}
+
+impl std::convert::From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+impl Grove {
+    pub(crate) fn new(store: &Store) -> Self {
+        let first = Grown {
+            id: BranchId::FIRST,
+            note: BranchNote {
+                name: b"main".as_slice().into(),
+                ..BranchNote::default()
+            },
+        };
+        Self {
+            engine: store.branching().map(Arc::clone),
+            changes: 0,
+            mainline: 0,
+            branches: BTreeMap::from([(0, first)]),
+            snapshots: BTreeMap::new(),
+        }
+    }
+
+    /// What a checkpoint says whose first branch is alone.
+    pub(super) fn take_alone(&mut self, forest: &Forest) {
+        self.changes = forest.changes;
+        let name = &forest.branches[0].name;
+        let first = self.branches.get_mut(&0).expect("the first branch");
+        let old = std::mem::replace(&mut first.note.name, name.clone());
+        if let Some(engine) = self.engine.as_ref().filter(|_| old != *name) {
+            let renamed = engine.rename_branch(&old, name);
+            renamed.expect("no other branch has the name");
+        }
+    }
+
+    /// What a checkpoint has brought.
+    pub(super) fn take(&mut self, forest: &Forest, grown: BTreeMap<u64, Grown>) {
+        self.changes = forest.changes;
+        self.mainline = forest.mainline;
+        self.branches = grown;
+        let snapshots = forest.snapshots.iter();
+        self.snapshots = snapshots.map(|it| (it.epoch, it.clone())).collect();
+    }
+
+    /// Whether a branch but the first, or a snapshot, shows a tree.
+    pub(super) fn shows(&self, tree: TreeId) -> bool {
+        let mut branches = self.branches.values();
+        let mut snapshots = self.snapshots.values();
+        branches.any(|branch| branch.note.trees.contains(&tree))
+            || snapshots.any(|snapshot| shown_by(snapshot).any(|shown| shown == tree))
+    }
+
+    fn branch(&self, number: u64) -> Result<&Grown, Malformed> {
+        self.branches.get(&number).map_or(malformed(NO_BRANCH), Ok)
+    }
+
+    fn branch_mut(&mut self, number: u64) -> Result<&mut Grown, Malformed> {
+        let branch = self.branches.get_mut(&number);
+        branch.map_or(malformed(NO_BRANCH), Ok)
+    }
+
+    /// Before the records up to a change's point: its trees are written by them.
+    pub(super) fn prepare(&self, change: &CatalogChange) -> Result<(), Malformed> {
+        if let (Event::Mapped { branch, trees }, Some(engine)) = (&change.event, &self.engine) {
+            let id = self.branch(*branch)?.id;
+            for tree in trees {
+                if !is_of_branch(*tree) {
+                    return malformed("a branch has a tree of the first one");
+                }
+                if engine.base_of(*tree).is_none() {
+                    engine.restore_tree_of(id, (*tree, *tree), 0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Behind the records up to a change's point: does it. `is_mapped` says whether a database of
+    /// the first branch has a tree.
+    pub(super) fn apply(
+        &mut self,
+        change: CatalogChange,
+        (store, expiry): (&Store, &ExpiryIndex),
+        is_mapped: impl Fn(TreeId) -> bool,
+    ) -> Result<(), Refusal> {
+        let Some(engine) = self.engine.clone() else {
+            self.changes = change.changes;
+            return match change.event {
+                Event::Branched { .. } | Event::Frozen { .. } => Err(Refusal::Engine),
+                _ => Ok(()),
+            };
+        };
+        self.changes = change.changes;
+        let mut left: Vec<TreeId> = Vec::new();
+        match change.event {
+            Event::Branched {
+                branch,
+                source,
+                like,
+            } => self.grow(&engine, store, branch, source, &like)?,
+            Event::Dropped { branch } => {
+                let dropped = self.branches.remove(&branch);
+                let dropped = dropped.map_or(malformed(NO_BRANCH), Ok)?;
+                done(engine.drop_branch(&dropped.note.name))?;
+                left = dropped.note.trees;
+            }
+            Event::Renamed { branch, name } => {
+                let branch = self.branch_mut(branch)?;
+                let old = std::mem::replace(&mut branch.note.name, name);
+                done(engine.rename_branch(&old, &branch.note.name))?;
+            }
+            Event::Mainline { branch } => {
+                done(engine.set_mainline(&self.branch(branch)?.note.name))?;
+                self.mainline = branch;
+            }
+            Event::Mapped { branch, trees } => {
+                left = std::mem::replace(&mut self.branch_mut(branch)?.note.trees, trees);
+            }
+            Event::Frozen { branch, snapshot } => {
+                engine.restore_snapshot(snapshot.epoch, self.branch(branch)?.id);
+                if self.snapshots.insert(snapshot.epoch, snapshot).is_some() {
+                    return Err(malformed::<()>("a snapshot is made twice")
+                        .unwrap_err()
+                        .into());
+                }
+            }
+            Event::Released { epoch } => {
+                let Some(snapshot) = self.snapshots.remove(&epoch) else {
+                    let what = "a snapshot is dropped that there is not";
+                    return Err(Malformed { what }.into());
+                };
+                store.release(Snapshot::of_epoch(epoch));
+                left = shown_by(&snapshot).collect();
+            }
+        }
+        for tree in left {
+            if !is_mapped(tree) && !self.shows(tree) {
+                store.drop_tree(tree);
+                expiry.drop_tree(tree);
+            }
+        }
+        Ok(())
+    }
+
+    fn grow(
+        &mut self,
+        engine: &Minuet,
+        store: &Store,
+        note: BranchNote,
+        source: Source,
+        like: &[TreeId],
+    ) -> Result<(), Malformed> {
+        let (from, keys): (_, Vec<u64>) = match source {
+            Source::Branch(number) => {
+                let keys = like.iter().map(|tree| store.len(*tree));
+                (From::Branch(self.branch(number)?.id), keys.collect())
+            }
+            Source::Snapshot(epoch) => {
+                let Some(snapshot) = self.snapshots.get(&epoch) else {
+                    return malformed("a branch comes from a snapshot that there is not");
+                };
+                let keys = snapshot.databases.iter().map(|frozen| frozen.keys);
+                (From::Snapshot(Snapshot::of_epoch(epoch)), keys.collect())
+            }
+        };
+        if like.len() != note.trees.len() || !note.trees.iter().copied().all(is_of_branch) {
+            return malformed("a branch has other trees than it has databases");
+        }
+        let Ok(id) = engine.create_branch(&note.name, from) else {
+            return malformed("a branch cannot be made again");
+        };
+        for (index, (tree, like)) in note.trees.iter().zip(like).enumerate() {
+            let Some(base) = engine.base_of(*like) else {
+                return malformed("a branch is made from a tree that there is not");
+            };
+            let keys = keys.get(index).copied().unwrap_or(0);
+            engine.restore_tree_of(id, (*tree, base), keys);
+        }
+        self.branches.insert(note.number, Grown { id, note });
+        Ok(())
+    }
+
+    /// Gives every branch a tree for each of so many databases; returns what has changed.
+    pub(crate) fn complete(&mut self, databases: usize, point: LogEpoch) -> Vec<CatalogChange> {
+        let mut changes = Vec::new();
+        let Some(engine) = &self.engine else {
+            return changes;
+        };
+        for (number, branch) in self.branches.iter_mut().skip(1) {
+            let trees = &mut branch.note.trees;
+            if trees.len() >= databases {
+                continue;
+            }
+            trees.resize_with(databases, || engine.create_branch_tree(branch.id));
+            self.changes += 1;
+            changes.push(CatalogChange {
+                changes: self.changes,
+                point,
+                event: Event::Mapped {
+                    branch: *number,
+                    trees: trees.clone(),
+                },
+            });
+        }
+        changes
+    }
+}
+
+fn done(result: Result<(), pando_minuet::Error>) -> Result<(), Malformed> {
+    result.map_err(|_| Malformed {
+        what: "a branch cannot be changed again",
+    })
+}
+
+fn shown_by(snapshot: &SnapshotNote) -> impl Iterator<Item = TreeId> + '_ {
+    snapshot.databases.iter().map(|frozen: &Frozen| frozen.tree)
+}
+
+/// Reads entries of a chunk into a tree.
+pub(super) type ReadChunk<'a> =
+    dyn Fn(&mut Loader<'_>, &Manifest, &Chunk, TreeId) -> Result<(), RecoveryError> + 'a;
+
+/// A branch on its way through the nodes of a checkpoint.
+struct Site {
+    id: BranchId,
+    /// The number of the branch that ends below, unless it is there for a while.
+    heir: Option<u64>,
+    name: Box<[u8]>,
+    /// By their numbers in pages.
+    trees: BTreeMap<TreeId, TreeId>,
+}
+
+/// The loading of a checkpoint with nodes.
+pub(super) struct Planting<'a> {
+    forest: &'a Forest,
+    engine: Arc<Minuet>,
+    store: &'a Store,
+    children: Vec<Vec<usize>>,
+    /// The branch that ends at each node, or below it, if any does; 0 where the first one does.
+    heirs: Vec<Option<u64>>,
+    /// The trees of each branch, by their numbers in pages.
+    trees: BTreeMap<u64, BTreeMap<TreeId, TreeId>>,
+    /// The first branch, filled with the first node.
+    root: BTreeMap<TreeId, TreeId>,
+    ids: BTreeMap<u64, BranchId>,
+    made: usize,
+}
+
+impl<'a> Planting<'a> {
+    /// Prepares the first branch, whose databases have the trees `mapped`, for the first node.
+    pub(super) fn new(
+        forest: &'a Forest,
+        store: &'a Store,
+        mapped: &[TreeId],
+    ) -> Result<Self, Refusal> {
+        let engine = store.branching().map(Arc::clone).ok_or(Refusal::Engine)?;
+        let first = &forest.branches[0].name;
+        if **first != *b"main" {
+            done(engine.rename_branch(b"main", first))?;
+        }
+        let by_base = |trees: &[TreeId]| -> BTreeMap<TreeId, TreeId> {
+            trees
+                .iter()
+                .map(|tree| (forest.base(*tree), *tree))
+                .collect()
+        };
+        let mut trees: BTreeMap<u64, _> = BTreeMap::new();
+        for branch in &forest.branches {
+            trees.insert(branch.number, by_base(&branch.trees));
+        }
+        trees.insert(0, by_base(mapped));
+        let mut children = vec![Vec::new(); forest.nodes.len()];
+        let mut heirs: Vec<Option<u64>> = vec![None; forest.nodes.len()];
+        for (index, node) in forest.nodes.iter().enumerate().rev() {
+            let mut branches = node
+                .shows
+                .iter()
+                .filter_map(|item| forest.branches.get(*item));
+            let own = branches.next().map(|branch| branch.number);
+            // The first branch goes before others.
+            let below = children[index]
+                .iter()
+                .filter_map(|child: &usize| heirs[*child]);
+            heirs[index] = own.into_iter().chain(below).min();
+            if let Some(parent) = node.parent {
+                children[parent].push(index);
+            }
+        }
+        if heirs[0] != Some(0) {
+            return Err(Malformed {
+                what: "a checkpoint lacks the first branch",
+            }
+            .into());
+        }
+        let mut planting = Self {
+            forest,
+            engine,
+            store,
+            children,
+            heirs,
+            root: trees[&0].clone(),
+            trees,
+            ids: BTreeMap::new(),
+            made: 0,
+        };
+        for (_, base) in forest.sections.iter().filter(|(node, _)| *node == 0) {
+            let loose = || planting.engine.open_loose(BranchId::FIRST, *base, 0);
+            planting.root.entry(*base).or_insert_with(loose);
+        }
+        Ok(planting)
+    }
+
+    /// The tree into which a chunk of the first node goes; `None`: it is another node's.
+    pub(super) fn of_root(&self, chunk: &Chunk) -> Result<Option<TreeId>, Malformed> {
+        let section = self.forest.sections.get(chunk.tree as usize);
+        match section {
+            None => malformed("a chunk is of no version"),
+            Some((0, base)) => Ok(Some(self.root[base])),
+            Some(_) => Ok(None),
+        }
+    }
+
+    /// Makes everything but the first node, which is loaded; returns the branches.
+    pub(super) fn grow(
+        mut self,
+        manifest: &Manifest,
+        loader: &mut Loader<'_>,
+        read: &ReadChunk<'_>,
+    ) -> Result<BTreeMap<u64, Grown>, RecoveryError> {
+        let mut chunks: HashMap<usize, Vec<(TreeId, &Chunk)>> = HashMap::new();
+        for chunk in &manifest.chunks {
+            // It was looked at as the first node was loaded.
+            let (node, base) = self.forest.sections[chunk.tree as usize];
+            if node > 0 {
+                chunks.entry(node).or_default().push((base, chunk));
+            }
+        }
+        let first = Site {
+            id: BranchId::FIRST,
+            heir: Some(0),
+            name: self.forest.branches[0].name.clone(),
+            trees: std::mem::take(&mut self.root),
+        };
+        let mut sites = vec![(0, first)];
+        while let Some((mut node, mut site)) = sites.pop() {
+            loop {
+                for (base, chunk) in chunks.remove(&node).unwrap_or_default() {
+                    let loose = || self.engine.open_loose(site.id, base, 0);
+                    let tree = *site.trees.entry(base).or_insert_with(loose);
+                    read(loader, manifest, chunk, tree)?;
+                }
+                self.freeze(node, &site);
+                let children = std::mem::take(&mut self.children[node]);
+                let goes_on = children
+                    .iter()
+                    .position(|child| {
+                        self.heirs[*child].is_some() && self.heirs[*child] == site.heir
+                    })
+                    .or(children.len().checked_sub(1));
+                for (index, child) in children.iter().enumerate() {
+                    if Some(index) != goes_on {
+                        let branch = self.leave(&site, *child)?;
+                        sites.push((*child, branch));
+                    }
+                }
+                match goes_on {
+                    Some(index) => node = children[index],
+                    None => break,
+                }
+            }
+            self.end(site)?;
+        }
+        self.engine.next_branch_tree(self.forest.next_tree);
+        self.know_shown();
+        let mainline = self.forest.branches.iter();
+        let mut mainline = mainline.filter(|branch| branch.number == self.forest.mainline);
+        let mainline = mainline.next().expect("a forest was checked");
+        done(self.engine.set_mainline(&mainline.name)).map_err(refused)?;
+        let ids = &self.ids;
+        let grown = self.forest.branches.iter().map(|note| {
+            let id = ids.get(&note.number).copied();
+            let id = id.ok_or(Malformed {
+                what: "a checkpoint lacks a branch",
+            })?;
+            let note = note.clone();
+            Ok((note.number, Grown { id, note }))
+        });
+        grown.collect::<Result<_, Malformed>>().map_err(refused)
+    }
+
+    /// Makes the snapshots of a node, which a branch stands at.
+    fn freeze(&self, node: usize, site: &Site) {
+        let branches = self.forest.branches.len();
+        for item in &self.forest.nodes[node].shows {
+            if let Some(snapshot) = item.checked_sub(branches) {
+                let epoch = self.forest.snapshots[snapshot].epoch;
+                self.engine.restore_snapshot(epoch, site.id);
+            }
+        }
+    }
+
+    /// Makes a branch for a child of the node that `site` stands at.
+    fn leave(&mut self, site: &Site, child: usize) -> Result<Site, RecoveryError> {
+        let heir = self.heirs[child];
+        let note = heir.and_then(|heir| {
+            let mut branches = self.forest.branches.iter();
+            branches.find(|branch| branch.number == heir)
+        });
+        self.made += 1;
+        let name = match note {
+            Some(note) => note.name.clone(),
+            // No branch of a client has such a name.
+            None => format!("\0{}", self.made).into_bytes().into(),
+        };
+        let made = self.engine.create_branch(&name, From::Branch(site.id));
+        let what = "a branch of a checkpoint cannot be made again";
+        let id = made.map_err(|_| refused(Malformed { what }))?;
+        let own = heir.and_then(|heir| self.trees.get(&heir));
+        let mut trees = BTreeMap::new();
+        for (base, like) in &site.trees {
+            let keys = self.store.len(*like);
+            let tree = match own.and_then(|own| own.get(base)) {
+                Some(tree) => {
+                    self.engine.restore_tree_of(id, (*tree, *base), keys);
+                    *tree
+                }
+                None => self.engine.open_loose(id, *base, keys),
+            };
+            trees.insert(*base, tree);
+        }
+        for (base, tree) in own.into_iter().flatten() {
+            if !trees.contains_key(base) {
+                self.engine.restore_tree_of(id, (*tree, *base), 0);
+                trees.insert(*base, *tree);
+            }
+        }
+        Ok(Site {
+            id,
+            heir,
+            name,
+            trees,
+        })
+    }
+
+    /// A branch has come to the end of its way.
+    fn end(&mut self, site: Site) -> Result<(), RecoveryError> {
+        let own: BTreeSet<TreeId> = match site.heir {
+            Some(heir) => {
+                self.ids.insert(heir, site.id);
+                self.trees[&heir].values().copied().collect()
+            }
+            None => BTreeSet::new(),
+        };
+        if site.heir.is_none() {
+            done(self.engine.drop_branch(&site.name)).map_err(refused)?;
+        }
+        for tree in site.trees.into_values().filter(|tree| !own.contains(tree)) {
+            if site.heir.is_some() && self.store.len(tree) > 0 {
+                self.store.drop_tree(tree);
+            } else {
+                self.engine.close_base(tree);
+            }
+        }
+        Ok(())
+    }
+
+    /// Trees that snapshots alone show are known.
+    fn know_shown(&self) {
+        let known: BTreeSet<TreeId> = self
+            .trees
+            .values()
+            .flat_map(|trees| trees.values())
+            .copied()
+            .collect();
+        for tree in self.forest.snapshots.iter().flat_map(shown_by) {
+            if !known.contains(&tree) {
+                let base = self.forest.base(tree);
+                self.engine.restore_tree_of(NOWHERE, (tree, base), 0);
+            }
+        }
+    }
+}
+
+fn refused(error: Malformed) -> RecoveryError {
+    RecoveryError::Forest { what: error.what }
+}
+
+/// Reads the entries of a chunk from disk into a tree.
+pub(super) fn read_chunk(
+    (disk, files): (&dyn pando_durability::disk::Disk, &checkpoint::Directories),
+    loader: &mut Loader<'_>,
+    manifest: &Manifest,
+    chunk: &Chunk,
+    tree: TreeId,
+) -> Result<(), RecoveryError> {
+    checkpoint::read_chunk(disk, files, manifest, chunk, &mut |entry| {
+        loader.take(tree, chunk.sorted, entry)
+    })?;
+    loader.tidy();
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! All versions that somebody can go on from, at one moment, and making them again elsewhere.
+//!
+//! An album has the branches and snapshots that it is asked for, and the versions where two of these
+//! part, as a tree: each node comes from its parent, so that what differs between the two tells it.
+//! A checkpoint writes the first node as it is, and of each other node what differs from its parent.
+//!
+//! A branch's tip becomes a version that nobody writes any more when the album is opened, so all of
+//! it shows one moment. Nothing but roots is copied then; a page is when it changes for the first
+//! time. Until the album is closed, no page is collected, so that its versions stay as they are.
+//!
+//! To make such a tree again, whoever reads it fills the first branch with the first node, makes
+//! branches and snapshots of it by the usual means, and goes on with what differs. Trees that are
+//! there for a while let it write what no database of a branch shows.
+//!
+//! The caller makes sure that no session is in an operation when an album is opened, as it does for
+//! snapshots, and that there is one at most.
+
+use std::sync::Arc;
+
+use pando_engine::{KeptImages, LogEpoch, Snapshot, TreeId};
+
+use super::branches::{FIRST_TREE, From, LAST_TREE};
+use super::sight::{Sight, sight_of};
+use super::{Counted, Minuet, State, is_of_branch};
+use crate::branch::BranchId;
+use crate::lineage::{Ancestry, Lineage, joints};
+
+/// A branch that there never is: its trees show nothing at present.
+pub const NOWHERE: BranchId = BranchId(u32::MAX);
+
+/// A version of an album.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlbumNode {
+    /// The node that it comes from, which is an earlier one; none of the first.
+    pub parent: Option<usize>,
+    /// Which of the versions that were asked for it is; none where two of them part.
+    pub shows: Vec<usize>,
+}
+
+impl State {
+    /// A version that stays as it is: a snapshot, or what a branch is now.
+    fn settle(&mut self, version: From) -> Sight {
+        match version {
+            From::Snapshot(at) => self.frozen.get(&at).expect("it is not released").clone(),
+            From::Branch(branch) => {
+                let tip = self.tip_of(branch).expect("a branch that is there");
+                let ancestry = tip.ancestry.clone();
+                let view = self.run(|transaction| {
+                    let tip = transaction.tip_of(branch)?;
+                    transaction.advance(tip)
+                });
+                self.renew_tip(branch);
+                Sight { view, ancestry }
+            }
+        }
+    }
+
+    /// Adds a tree for a while, with a number that is used again.
+    pub(super) fn add_loose_tree(&mut self, branch: BranchId, base: TreeId, keys: u64) -> TreeId {
+        let all = u32::MAX - LAST_TREE;
+        let numbers = (1..=all).map(|step| (self.last_loose_tree + step) % all);
+        let mut numbers = numbers.map(|number| TreeId(LAST_TREE + number));
+        let free = numbers.find(|tree| !self.trees.contains_key(tree));
+        let tree = free.expect("few trees are there for a while");
+        self.last_loose_tree = tree.0 - LAST_TREE;
+        let counted = Counted {
+            keys,
+            dropped: false,
+            branch,
+            base,
+        };
+        self.trees.insert(tree, counted);
+        tree
+    }
+}
+
+impl Minuet {
+    /// Opens an album of these versions, of which there is one at least.
+    pub fn open_album(&self, versions: &[From]) -> Vec<AlbumNode> {
+        let mut state = self.write();
+        assert!(state.album.is_empty(), "one album at a time");
+        let sights: Vec<Sight> = versions
+            .iter()
+            .map(|version| state.settle(*version))
+            .collect();
+        let first_line = Arc::new(Lineage::default());
+        let ancestries: Vec<Ancestry> = sights
+            .iter()
+            .map(|sight| {
+                let alone = || Ancestry {
+                    version: sight.view.snapshot(),
+                    lineage: Arc::clone(&first_line),
+                };
+                sight.ancestry.clone().unwrap_or_else(alone)
+            })
+            .collect();
+        let is_branched = state.is_branched;
+        let mut nodes = Vec::new();
+        for joint in joints(&ancestries) {
+            let sight = match joint.parts {
+                None => sights[joint.is[0]].clone(),
+                Some((one, other)) => {
+                    let (one, other) = (sights[one].view, sights[other].view);
+                    state.run(|transaction| {
+                        let parting = transaction.parting(one, other)?;
+                        sight_of(transaction, parting, is_branched)
+                    })
+                }
+            };
+            state.album.push(sight);
+            nodes.push(AlbumNode {
+                parent: joint.parent,
+                shows: joint.is,
+            });
+        }
+        nodes
+    }
+
+    /// Closes the album. Trees that show something of it must have been closed.
+    pub fn close_album(&self) {
+        let mut state = self.write();
+        state.album.clear();
+        state.collecting.note_released();
+    }
+
+    /// A tree that shows what a tree has in pages at a node of the album, until
+    /// [`Self::close_base`]. It cannot be written.
+    pub fn open_node(&self, node: usize, base: TreeId) -> TreeId {
+        let mut state = self.write();
+        let sight = state.album[node].clone();
+        let tree = state.add_loose_tree(BranchId::FIRST, base, 0);
+        state.bases.insert(tree, sight);
+        tree
+    }
+
+    /// The number that a tree has in pages; none of one that is not there.
+    pub fn base_of(&self, tree: TreeId) -> Option<TreeId> {
+        self.read().trees.get(&tree).map(|counted| counted.base)
+    }
+
+    /// The number that the next tree of a branch gets, and making it no lower than that.
+    pub fn next_branch_tree(&self, at_least: TreeId) -> TreeId {
+        let mut state = self.write();
+        if at_least.0 < LAST_TREE {
+            state.next_branch_tree = state.next_branch_tree.max(at_least.0).max(FIRST_TREE);
+        }
+        TreeId(state.next_branch_tree)
+    }
+
+    /// Makes a tree known that has this number in pages, and so many keys there; or, if it is, says
+    /// which branch it is of. Of a branch that is [`NOWHERE`], snapshots alone show it.
+    pub fn restore_tree_of(&self, branch: BranchId, (tree, base): (TreeId, TreeId), keys: u64) {
+        if is_of_branch(tree) {
+            self.next_branch_tree(TreeId(tree.0 + 1));
+        }
+        let mut state = self.write();
+        if !is_of_branch(tree) {
+            state.next_tree = state.next_tree.max(tree.0 + 1);
+        }
+        let counted = Counted {
+            keys,
+            dropped: false,
+            branch,
+            base,
+        };
+        state.trees.insert(tree, counted);
+    }
+
+    /// A tree of a branch by which it can be written what no tree of it shows, until
+    /// [`Self::close_base`], or until it was dropped and its keys with it.
+    pub fn open_loose(&self, branch: BranchId, base: TreeId, keys: u64) -> TreeId {
+        self.write().add_loose_tree(branch, base, keys)
+    }
+
+    /// Makes a snapshot of a branch that has been made before: of an epoch that is none of those
+    /// that are there, and not the newest perhaps.
+    pub fn restore_snapshot(&self, epoch: LogEpoch, branch: BranchId) -> Snapshot {
+        let mut state = self.write();
+        let snapshot = Snapshot::of_epoch(epoch);
+        self.freeze_as(&mut state, snapshot, branch);
+        state.images = KeptImages::default();
+        let all: Vec<Snapshot> = state.frozen.keys().copied().collect();
+        for snapshot in all {
+            state.images.freeze(snapshot);
+        }
+        snapshot
+    }
+}
