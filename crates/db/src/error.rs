@@ -218,6 +218,8 @@ pub enum CommandError {
     ReplyTooLong { reply_bytes_max: usize },
 
     // Sets, sorted or not.
+    #[error("ERR One or more scores can't be converted into double")]
+    SortNumber,
     // Lists, and waiting for keys.
     #[error("ERR index out of range")]
     IndexOutOfRange,

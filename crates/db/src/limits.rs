@@ -106,6 +106,9 @@ pub const RANDOM_REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Smallest `retired_bytes_max`: what a few ordinary requests replace must not stop writes.
 pub const RETIRED_BYTES_MAX_LEAST: usize = 64 * 1024;
 
+/// Most bytes that SORT finds: GET may name a long string for every element.
+pub const SORTED_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
 /// Default LIMIT of KRANGE and KPREFIX, in items.
 pub const RANGE_LIMIT: usize = 1000;
 

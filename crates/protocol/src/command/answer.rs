@@ -86,10 +86,11 @@ fn describe(spec: &CommandSpec, reply: &mut Reply<'_>) {
 }
 
 /// First key, last key and step in the form from before key specifications, which has no word for
-/// counted keys.
+/// counted keys, nor for keys elsewhere.
 fn key_range(specs: &[KeySpec]) -> (i64, i64, i64) {
     let specs = || {
-        let fixed = |keys: &&KeySpec| !keys.counted && keys.keyword.is_none();
+        let fixed =
+            |keys: &&KeySpec| !keys.counted && !keys.elsewhere && keys.keyword.is_none();
         specs.iter().filter(fixed)
     };
     let Some(first) = specs().map(|keys| i64::from(keys.first)).min() else {
@@ -128,6 +129,11 @@ fn describe_keys(keys: &KeySpec, reply: &mut Reply<'_>) {
         reply.simple("incomplete");
     }
     reply.bulk("begin_search");
+    if keys.elsewhere {
+        search(reply, "unknown", &[]);
+        reply.bulk("find_keys");
+        return search(reply, "unknown", &[]);
+    }
     match keys.keyword {
         None => search(reply, "index", &[("index", i64::from(keys.first))]),
         Some(keyword) => {

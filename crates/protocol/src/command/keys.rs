@@ -68,6 +68,9 @@ pub struct KeySpec {
     pub counted: bool,
     /// If the keys follow a word: then `first` is where the word is looked for.
     pub keyword: Option<Keyword>,
+    /// Whether COMMAND INFO does not say where they are. Without a word to look for, they are no
+    /// arguments at all.
+    pub elsewhere: bool,
     /// What may be done to the keys.
     pub access: KeyAccess,
     /// What may be done to their data.
@@ -99,6 +102,7 @@ impl KeySpec {
             step,
             counted: false,
             keyword: None,
+            elsewhere: false,
             access,
             effects: KeyEffects::of(effects),
             variable: false,
@@ -163,6 +167,16 @@ impl KeySpec {
         keys
     }
 
+    /// Keys that depend on what values contain.
+    pub(super) const fn named_by_values(access: KeyAccess, effects: &[KeyEffect]) -> Self {
+        Self::new(1, 0, 1, access, effects).elsewhere()
+    }
+
+    pub(super) const fn elsewhere(mut self) -> Self {
+        self.elsewhere = true;
+        self
+    }
+
     /// Every second argument from `first` on.
     pub(super) const fn pairs(first: u8, access: KeyAccess, effects: &[KeyEffect]) -> Self {
         Self::new(first, -1, 2, access, effects)
@@ -190,7 +204,7 @@ impl KeySpec {
                 Some((word, at)) if word == keyword.word => at..at + 1,
                 _ => 0..0,
             };
-        } else if said.is_all {
+        } else if said.is_all || self.elsewhere {
             return 0..0;
         } else if self.counted {
             return first + 1..(first + 1).saturating_add(said.count).min(arguments);
@@ -432,6 +446,10 @@ mod tests {
             ("SINTERCARD x a b", ""),
             ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),
             ("BLMPOP 0 1 a LEFT", "a:RW+access+delete"),
+            ("SORT a BY w* GET # DESC", "a:RO+access"),
+            ("SORT a STORE b limit 0 1 store c", "a:RO+access c:OW+update"),
+            ("SORT a STORE", "a:RO+access"),
+            ("SORT_RO a STORE b", "a:RO+access"),
         ] {
             assert_eq!(uses(line), keys, "{line}");
         }

@@ -141,6 +141,7 @@ fn write_command(page: &mut String, spec: &CommandSpec, heading: &str) -> fmt::R
 fn write_keys(page: &mut String, keys: &KeySpec) -> fmt::Result {
     let first = keys.first;
     match (keys.last, keys.step) {
+        _ if keys.elsewhere => write!(page, "- Keys: at other places")?,
         _ if keys.counted => {
             write!(page, "- Keys: as many as argument {first} says, behind it")?;
         }

@@ -27,7 +27,7 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
         "delex digest hexpire hexpireat hexpiretime hgetdel hgetex hpersist hpexpire \
          hpexpireat hpexpiretime hpttl hsetex httl msetex",
     ),
-    ("Keys", "restore-asking sort sort_ro"),
+    ("Keys", "restore-asking"),
     (
         "Messages",
         "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe \

@@ -9,6 +9,7 @@ mod object;
 mod rename;
 mod restore;
 mod scan;
+mod sort;
 
 use pando_engine::{Body, BodyRef, NewValue, StringRef, TypeTag};
 use pando_protocol::command::KeyCommand;
@@ -46,6 +47,8 @@ pub(super) fn execute(
             expire::remaining(keyspace, request, reply, Time::UnixMilliseconds)
         }
         KeyCommand::Persist => expire::persist(keyspace, request, reply),
+        KeyCommand::Sort => sort::sort(keyspace, request, reply, false),
+        KeyCommand::SortRo => sort::sort(keyspace, request, reply, true),
         KeyCommand::Scan => scan::scan(keyspace, request, reply),
         KeyCommand::Keys => scan::keys(keyspace, request, reply),
         KeyCommand::Rename => rename::rename(keyspace, request, reply),

@@ -1,6 +1,7 @@
 //! Pinned to what `redis-server` 7.0.15 answers, unless a test says otherwise.
 
 mod scanning;
+mod sorting;
 
 use pando_engine::{Attributes, BodyRef, Decision, HashDraft, NewValue};
 

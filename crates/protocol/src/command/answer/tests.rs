@@ -63,6 +63,10 @@ fn line_of(entry: &Value) -> String {
 }
 
 fn key_text(keys: &Value) -> String {
+    let flags = texts(field(keys, "flags")).join("+");
+    if text(field(field(keys, "begin_search"), "type")) == "unknown" {
+        return format!("unknown/{flags}");
+    }
     let range = field(field(keys, "find_keys"), "spec");
     let begin = field(field(keys, "begin_search"), "spec");
     let first = if text(field(field(keys, "begin_search"), "type")) == "keyword" {
@@ -71,7 +75,6 @@ fn key_text(keys: &Value) -> String {
     } else {
         field(begin, "index").to_string()
     };
-    let flags = texts(field(keys, "flags")).join("+");
     let step = field(range, "keystep");
     if text(field(field(keys, "find_keys"), "type")) == "keynum" {
         return format!("{first}/keynum/{step}/{flags}");

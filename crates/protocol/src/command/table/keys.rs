@@ -1,6 +1,8 @@
 //! Commands on keys, whatever their values are.
 
-use crate::command::argument::{integer, key, one_of, pattern, string, unix_time, word};
+use crate::command::argument::{
+    Argument, block, integer, key, one_of, pattern, string, unix_time, word,
+};
 use crate::command::execution::{GateNeed, Rule};
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec};
@@ -30,12 +32,35 @@ family! {
         Renamenx,
         Restore,
         Scan,
+        Sort,
+        SortRo,
         Touch,
         Ttl,
         Type,
         Unlink,
     }
 }
+
+const SORTS: &[Category] = &[
+    Category::Set,
+    Category::Sortedset,
+    Category::List,
+    Category::Dangerous,
+];
+const SORTED: KeySpec = KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Access]);
+const NAMED: KeySpec = KeySpec::named_by_values(KeyAccess::ReadOnly, &[KeyEffect::Access])
+    .note("What BY and GET name depends on the elements");
+const SORTING: &str = "O(N log N) for N elements, one lookup for each and each pattern.";
+const SORT_BY: Argument = pattern("by-pattern").token("BY").optional();
+const SORT_LIMIT: Argument = block("limit", &[integer("offset"), integer("count")])
+    .token("LIMIT")
+    .optional();
+const SORT_GET: Argument = pattern("get-pattern")
+    .token("GET")
+    .optional()
+    .multiple_token();
+const SORT_ORDER: Argument =
+    one_of("order", &[word("asc", "ASC"), word("desc", "DESC")]).optional();
 
 /// In the order of [`KeyCommand`].
 pub(super) static COMMANDS: &[CommandSpec] = &[
@@ -331,6 +356,46 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             pattern("pattern").token("MATCH").optional(),
             integer("count").token("COUNT").optional(),
             string("type").token("TYPE").since("6.0.0").optional(),
+        ]),
+    CommandSpec::new(KeyCommand::Sort.id(), "sort", -2)
+        .flags(&[Flag::Write, Flag::DenyOom, Flag::MovableKeys])
+        .categories(SORTS)
+        .keys(&[
+            SORTED,
+            NAMED,
+            KeySpec::after("STORE", 2, KeyAccess::Overwrite, &[KeyEffect::Update])
+                .elsewhere()
+                .note("The key behind STORE, which may be anywhere among the options"),
+        ])
+        .rules(&[Rule::Sliced])
+        .key_by_key("It writes one key, when it has read the others")
+        .group(Group::Generic, "1.0.0")
+        .summary("Sorts the elements of a list or set, or what keys named after them hold.")
+        .complexity(SORTING)
+        .arguments(&[
+            key("key", 0),
+            SORT_BY,
+            SORT_LIMIT,
+            SORT_GET,
+            SORT_ORDER,
+            word("sorting", "ALPHA").optional(),
+            key("destination", 2).token("STORE").optional(),
+        ]),
+    CommandSpec::new(KeyCommand::SortRo.id(), "sort_ro", -2)
+        .flags(&[Flag::Readonly, Flag::MovableKeys])
+        .categories(SORTS)
+        .keys(&[SORTED, NAMED])
+        .rules(&[Rule::Sliced])
+        .group(Group::Generic, "7.0.0")
+        .summary("Is SORT without STORE.")
+        .complexity(SORTING)
+        .arguments(&[
+            key("key", 0),
+            SORT_BY,
+            SORT_LIMIT,
+            SORT_GET,
+            SORT_ORDER,
+            word("sorting", "ALPHA").optional(),
         ]),
     CommandSpec::new(KeyCommand::Touch.id(), "touch", -2)
         .flags(&[Flag::Readonly, Flag::Fast])
