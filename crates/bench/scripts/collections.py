@@ -1,19 +1,28 @@
 #!/usr/bin/env python3
-"""What collections cost beside redis-server: CPU of each request, memory, and clients that wait.
+"""What collections cost beside redis-server: CPU, memory, blocked clients. No log on either side.
 
     cargo build --release -p pando-server
-    crates/bench/scripts/collections.py target/release/pando [--rounds 3] [--only cpu|memory|blocked]
+    crates/bench/scripts/collections.py target/release/pando cpu [--pipelines 32,1] [--requests 1m]
+    crates/bench/scripts/collections.py target/release/pando memory
+    crates/bench/scripts/collections.py target/release/pando blocked [--clients 10000]
 
-cpu: the default tests of redis-benchmark, without a log on either side, in turns; the processor time
-that each server takes for a million requests (/proc/PID/stat, in steps of 10 ms), and the median of
-the ratios, ours over Redis', with pipelines of 32 and of 1. memory: the growth of RssAnon by a sorted
-set and a list of a million members, and by a million sets of five, ours over Redis'. blocked:
-10,000 clients in BLPOP, with what they cost while nothing comes, and how long a client waits from the
-other one's push to its own element. Everything is on the loopback interface.
+cpu: the default tests of redis-benchmark against both servers in turn, several rounds; the
+processor time of each server, from /proc, per million operations, and the median of the rounds'
+ratios. A busy machine changes both sides alike. Each server has one worker.
+
+memory: bytes of a sorted set of a million members, a list of a million elements and a million sets
+of five members, by MEMORY USAGE's total (used_memory before and after), as ratios.
+
+blocked: so many clients in BLPOP, each on a key of its own. Processor time of the server in
+--seconds of idleness, per second; then one push after the other to a random one of them: how long it
+takes from the push to the element at the client that was woken.
 """
 
 import argparse
 import os
+import random
+import resource
+import selectors
 import socket
 import statistics
 import subprocess
@@ -23,193 +32,253 @@ import time
 TESTS = (
     "ping_mbulk,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,"
     "lrange_100,lrange_300,lrange_500,lrange_600,mset"
-).split(",")
-TICK = os.sysconf("SC_CLK_TCK")
+)
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
-class Server:
-    """A server of our own, on a port that the system chooses."""
-
-    def __init__(self, command, directory):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        command = [word.format(port=self.port, directory=directory) for word in command]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen(command, **quiet)
-        until = time.monotonic() + 20
-        while True:
-            try:
-                return self.connect().close()
-            except OSError:
-                if time.monotonic() > until or self.process.poll() is not None:
-                    raise
-
-    def connect(self):
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=120)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return connection
-
-    def cpu(self):
-        """Seconds of processor time so far."""
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as file:
-            fields = file.read().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
-
-    def memory(self):
-        """Bytes of private memory."""
-        with open(f"/proc/{self.process.pid}/status", encoding="ascii") as file:
-            lines = [line for line in file if line.startswith("RssAnon")]
-        return int(lines[0].split()[1]) * 1024
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait()
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def encode(*words):
-    parts = [f"*{len(words)}\r\n".encode()]
+    parts = [b"*%d\r\n" % len(words)]
     for word in words:
-        word = str(word).encode()
+        word = word if isinstance(word, bytes) else str(word).encode()
         parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
     return b"".join(parts)
 
 
-def run(connection, requests):
-    """Sends requests in portions, and reads their replies, which are integers."""
-    portion = []
+class Client:
+    """Commands, and their replies."""
 
-    def flush():
-        connection.sendall(b"".join(portion))
-        left = len(portion)
-        while left:
-            data = connection.recv(1 << 16)
-            if not data or b"-" in data:
-                raise RuntimeError(data)
-            left -= data.count(b"\r\n")
-        portion.clear()
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.file = self.socket.makefile("rb")
 
-    for request in requests:
-        portion.append(request)
-        if len(portion) == 1000:
-            flush()
-    flush()
+    def call(self, *words):
+        self.socket.sendall(encode(*words))
+        return self.reply()
 
+    def many(self, commands):
+        """Pipelines of a thousand; their replies are only read."""
+        waiting = []
+        for command in commands:
+            waiting.append(encode(*command))
+            if len(waiting) == 1000:
+                self.flush(waiting)
+        self.flush(waiting)
 
-def benchmark(server, test, requests, pipeline):
-    """Processor time of the server for a million requests, in seconds."""
-    before = server.cpu()
-    subprocess.run(
-        [
-            *("redis-benchmark", "-p", str(server.port), "-t", test, "-n", str(requests)),
-            *("-P", str(pipeline), "-r", "100000", "-q"),
-        ],
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    return (server.cpu() - before) / requests * 1e6
+    def flush(self, waiting):
+        self.socket.sendall(b"".join(waiting))
+        for _ in waiting:
+            self.reply()
+        waiting.clear()
 
+    def reply(self):
+        line = self.file.readline()
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise RuntimeError(rest.decode())
+        if kind == b"$":
+            return None if rest == b"-1" else self.file.read(int(rest) + 2)[:-2]
+        if kind == b"*":
+            return [self.reply() for _ in range(int(rest))]
+        return rest
 
-def cpu(start, rounds):
-    for pipeline, requests in ((32, 1_000_000), (1, 200_000)):
-        print(f"\n-P {pipeline}: s per million requests\n{'test':12} ours   redis  ratio (median)")
-        figures = {test: [] for test in TESTS}
-        for _ in range(rounds):
-            servers = start()
-            for test in TESTS:
-                count = requests // 10 if test.startswith("lrange") else requests
-                figures[test].append([benchmark(it, test, count, pipeline) for it in servers])
-            for server in servers:
-                server.end()
-        for test, pairs in figures.items():
-            ours, redis = (statistics.median(side) for side in zip(*pairs))
-            ratio = statistics.median(one / max(other, 1e-9) for one, other in pairs)
-            print(f"{test:12} {ours:6.2f} {redis:6.2f}  {ratio:5.2f}", flush=True)
+    def used_memory(self):
+        lines = self.call("INFO", "memory").decode().splitlines()
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
+        return int(fields["used_memory"])
 
 
-MEMORY = {
-    "a sorted set of a million": lambda: (
-        encode("ZADD", "z", at * 7919 % 1_000_003, f"member:{at:07}") for at in range(1_000_000)
-    ),
-    "a list of a million": lambda: (
-        encode("RPUSH", "l", f"element:{at:07}") for at in range(1_000_000)
-    ),
-    "a million sets of five": lambda: (
-        encode("SADD", f"s:{at}", *(f"tag{at * 31 % 997 + more}" for more in range(5)))
-        for at in range(1_000_000)
-    ),
-}
+class Server:
+    """One of the two servers, for the time of the block."""
 
-
-def memory(start):
-    print("\nbytes, ours, redis, ratio")
-    for name, requests in MEMORY.items():
-        grown = []
-        for server in start():
-            before = server.memory()
-            with server.connect() as connection:
-                run(connection, requests())
-            grown.append(server.memory() - before)
-            server.end()
-        print(f"{name:26} {grown[0]:12} {grown[1]:12} {grown[0] / grown[1]:5.2f}", flush=True)
-
-
-def blocked(start, clients=10_000, wakes=5_000):
-    for name, server in zip(("ours", "redis"), start()):
-        waiting = [server.connect() for _ in range(clients)]
-        by_key = {}
-        for at, connection in enumerate(waiting):
-            connection.sendall(encode("BLPOP", f"queue:{at}", 0))
-            by_key[at] = connection
-        time.sleep(2)
-        before, begun = server.cpu(), time.monotonic()
-        time.sleep(5)
-        idle = (server.cpu() - before) / (time.monotonic() - begun)
-        took = []
-        with server.connect() as pusher:
-            for wake in range(wakes):
-                at = wake * 7919 % clients
-                begun = time.perf_counter()
-                pusher.sendall(encode("RPUSH", f"queue:{at}", "job"))
-                by_key[at].recv(4096)
-                took.append(time.perf_counter() - begun)
-                pusher.recv(4096)
-                by_key[at].sendall(encode("BLPOP", f"queue:{at}", 0))
-        took.sort()
-        print(
-            f"{name}: {clients} blocked clients take {idle * 100:.2f} % of a core; a push wakes one in"
-            f" {took[len(took) // 2] * 1e6:.0f} µs, p99 {took[len(took) * 99 // 100] * 1e6:.0f} µs",
-            flush=True,
+    def __init__(self, options, name):
+        self.port, self.name = free_port(), name
+        self.directory = tempfile.TemporaryDirectory()
+        if name == "pando":
+            words = [options.pando, "--threads", str(options.threads), "--durability", "none"]
+            words += ["--maxclients", str(options.clients + 100)]
+        else:
+            words = [options.redis, "--save", "", "--appendonly", "no"]
+            words += ["--maxclients", str(options.clients + 100)]
+        words += ["--port", str(self.port)]
+        self.process = subprocess.Popen(
+            words,
+            cwd=self.directory.name,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        for connection in waiting:
-            connection.close()
-        server.end()
+
+    def __enter__(self):
+        for _ in range(1000):
+            try:
+                self.client = Client(self.port)
+                return self
+            except OSError:
+                time.sleep(0.01)
+        raise RuntimeError(f"{self.name} does not listen")
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        self.directory.cleanup()
+
+    def cpu_seconds(self):
+        """Of all threads, in user and in kernel mode."""
+        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def benchmark(server, test, pipeline, requests):
+    """Processor seconds per million operations."""
+    words = ["redis-benchmark", "-p", str(server.port), "-t", test, "-n", str(requests)]
+    words += ["-P", str(pipeline), "-r", "100000", "-q"]
+    # What is popped or listed must be there.
+    fill = {"lpop": "lpush", "rpop": "rpush", "spop": "sadd", "zpopmin": "zadd"}.get(test)
+    server.client.call("FLUSHALL")
+    if fill:
+        filled = [fill if word == test else word for word in words]
+        subprocess.run(filled, check=True, stdout=subprocess.DEVNULL)
+    before = server.cpu_seconds()
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return (server.cpu_seconds() - before) * 1e6 / requests
+
+
+def cpu(options):
+    print("| test | -P | redis s/M | pando s/M | ratio | bar |\n|---|---|---|---|---|---|")
+    for pipeline in map(int, options.pipelines.split(",")):
+        bar = 0.7 if pipeline > 1 else 1.0
+        for test in options.tests.split(","):
+            requests = options.requests
+            if test.startswith("lrange"):
+                requests //= 10
+            rounds = []
+            for _ in range(options.rounds):
+                found = {}
+                for name in ["redis", "pando"]:
+                    with Server(options, name) as server:
+                        found[name] = benchmark(server, test, pipeline, requests)
+                rounds.append(found)
+            each = {
+                name: statistics.median(found[name] for found in rounds)
+                for name in ["redis", "pando"]
+            }
+            ratio = statistics.median(found["pando"] / found["redis"] for found in rounds)
+            met = "met" if ratio <= bar else "MISSED"
+            print(
+                f"| {test} | {pipeline} | {each['redis']:.3f} | {each['pando']:.3f} "
+                f"| {ratio:.2f} | {bar} {met} |",
+                flush=True,
+            )
+
+
+def sorted_set(number):
+    return (("ZADD", "key", member, f"member:{member:07}") for member in range(number))
+
+
+def long_list(number):
+    return (("RPUSH", "key", f"element:{element:07}") for element in range(number))
+
+
+def small_sets(number):
+    return (
+        ("SADD", f"set:{key:07}", *(f"member:{member}" for member in range(5)))
+        for key in range(number)
+    )
+
+
+def memory(options):
+    print("| data | redis bytes | pando bytes | ratio | bar |\n|---|---|---|---|---|")
+    for name, make, bar in [
+        ("a sorted set of a million", sorted_set, 0.8),
+        ("a list of a million", long_list, 1.0),
+        ("a million sets of five", small_sets, 0.8),
+    ]:
+        taken = {}
+        for side in ["redis", "pando"]:
+            with Server(options, side) as server:
+                before = server.client.used_memory()
+                server.client.many(make(options.elements))
+                taken[side] = server.client.used_memory() - before
+        ratio = taken["pando"] / taken["redis"]
+        met = "met" if ratio <= bar else "MISSED"
+        print(f"| {name} | {taken['redis']} | {taken['pando']} | {ratio:.2f} | {bar} {met} |")
+
+
+def percentile(times, share):
+    return times[min(len(times) - 1, int(len(times) * share))]
+
+
+def blocked(options):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    print("| server | idle CPU, s/s | wake-up p50 µs | p99 µs | worst µs |\n|---|---|---|---|---|")
+    for name in ["redis", "pando"]:
+        with Server(options, name) as server:
+            waiting, selector = [], selectors.DefaultSelector()
+            for index in range(options.clients):
+                client = Client(server.port)
+                client.socket.sendall(encode("BLPOP", f"key:{index}", 0))
+                selector.register(client.socket, selectors.EVENT_READ, index)
+                waiting.append(client)
+            while int(info(server.client, "clients")["blocked_clients"]) < options.clients:
+                time.sleep(0.05)
+            before = server.cpu_seconds()
+            time.sleep(options.seconds)
+            idle = (server.cpu_seconds() - before) / options.seconds
+            times = []
+            for _ in range(options.pushes):
+                index = random.randrange(options.clients)
+                began = time.perf_counter()
+                server.client.socket.sendall(encode("RPUSH", f"key:{index}", "element"))
+                ready = selector.select()
+                times.append((time.perf_counter() - began) * 1e6)
+                assert [key.data for key, _ in ready] == [index], "another client was woken"
+                server.client.reply()
+                waiting[index].reply()
+                waiting[index].socket.sendall(encode("BLPOP", f"key:{index}", 0))
+            times.sort()
+            print(
+                f"| {name} | {idle:.4f} | {percentile(times, 0.5):.0f} "
+                f"| {percentile(times, 0.99):.0f} | {times[-1]:.0f} |",
+                flush=True,
+            )
+
+
+def info(client, section):
+    lines = client.call("INFO", section).decode().splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def count(text):
+    units = {"k": 1000, "m": 1_000_000}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pando")
-    parser.add_argument("--engine", default="masstree")
-    parser.add_argument("--threads", default="1", help="workers; redis-server has one")
+    parser.add_argument("what", choices=["cpu", "memory", "blocked"])
+    parser.add_argument("--redis", default="redis-server")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tests", default=TESTS)
+    parser.add_argument("--pipelines", default="32,1")
+    parser.add_argument("--requests", type=count, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", choices=["cpu", "memory", "blocked"])
+    parser.add_argument("--elements", type=count, default=1_000_000)
+    parser.add_argument("--clients", type=count, default=10_000)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--pushes", type=count, default=10_000)
     options = parser.parse_args()
-    ours = [
-        *(options.pando, "--port", "{port}", "--durability", "none", "--threads", options.threads),
-        *("--engine", options.engine, "--maxclients", "15000"),
-    ]
-    redis = ["redis-server", "--port", "{port}", "--save", "", "--dir", "{directory}"]
-    redis += ["--maxclients", "15000", "--bind", "127.0.0.1"]
-    with tempfile.TemporaryDirectory() as directory:
-
-        def start():
-            return [Server(command, directory) for command in (ours, redis)]
-
-        if options.only in (None, "cpu"):
-            cpu(start, options.rounds)
-        if options.only in (None, "memory"):
-            memory(start)
-        if options.only in (None, "blocked"):
-            blocked(start)
+    options.pando = os.path.abspath(options.pando)
+    {"cpu": cpu, "memory": memory, "blocked": blocked}[options.what](options)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -40,9 +40,10 @@
 
 use std::sync::Arc;
 
-use pando_engine::{Deadline, LogEpoch, TreeId};
+use pando_engine::{LogEpoch, TreeId};
 
 use crate::cursors::ScanPosition;
+use crate::expiry::Replaced;
 use crate::lines::Place;
 use crate::mapping::TreesImage;
 use crate::statistics::SessionCounters;
@@ -57,8 +58,8 @@ pub(crate) struct Effects {
     pub(crate) random: fastrand::Rng,
     /// The latest epoch that the command could reveal by then.
     pub(crate) observed: LogEpoch,
-    /// Keys whose deadline has changed, with the deadline that was replaced.
-    pub(crate) deadlines: Vec<(TreeId, Box<[u8]>, Option<Deadline>)>,
+    /// Keys one of whose deadlines has changed, with the deadline that was replaced.
+    pub(crate) deadlines: Vec<(TreeId, Box<[u8]>, Replaced)>,
     /// Cursors to publish.
     pub(crate) cursors: Vec<(u64, ScanPosition)>,
     /// What blocked clients may wait for and was written (BL2 announced-when-visible).

@@ -27,7 +27,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_engine::{BodyRef, HashRef, ListRef, RowTag, StringRef, ValueRef};
+use pando_engine::{BodyRef, HashRef, ListRef, RowTag, StringRef, TypeTag, ValueRef};
 use pando_protocol::number;
 
 /// The form follows from the content.
@@ -298,6 +298,7 @@ pub(crate) fn name(value: &ValueRef<'_>) -> &'static str {
             HASHTABLE => "hashtable",
             SKIPLIST => "skiplist",
             INTSET => "intset",
+            _ if value.tag() == TypeTag::TimedHash => "listpackex",
             _ => "listpack",
         },
         BodyRef::String(_) if encoding == RAW => "raw",

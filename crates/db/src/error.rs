@@ -209,6 +209,26 @@ pub enum CommandError {
         field_bytes: usize,
         field_bytes_max: usize,
     },
+    #[error("ERR Mandatory argument FIELDS is missing or not at the right position")]
+    NoFieldsWord,
+    #[error("ERR Parameter `numFields` should be greater than 0")]
+    ExpiringFieldCount,
+    #[error("ERR Number of fields must be a positive integer")]
+    ReadFieldCount,
+    #[error("ERR invalid number of fields")]
+    SetFieldCount,
+    #[error("ERR The `numfields` parameter must match the number of arguments")]
+    FieldCountDiffers,
+    #[error("ERR invalid expire time, must be >= 0")]
+    NegativeExpireTime,
+    #[error("ERR missing expire time")]
+    NoFieldTime,
+    #[error("ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified")]
+    SeveralFieldTimes,
+    #[error("ERR Only one of FXX or FNX arguments can be specified")]
+    SeveralFieldConditions,
+    #[error("ERR unknown argument: {}", argument.escape_ascii())]
+    UnknownArgument { argument: Box<[u8]> },
     #[error("ERR member is longer than {member_bytes_max} bytes ({member_bytes} bytes)")]
     MemberTooLong {
         member_bytes: usize,

@@ -1,5 +1,6 @@
 //! The expiry index: keys ordered by deadline, so that the expirer finds due ones without looking
-//! at the others.
+//! at the others. There are two: of keys by their own deadlines, and of hashes by the earliest
+//! deadline of a field ([`Of`]).
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
@@ -12,11 +13,11 @@
 //!
 //! Invariants:
 //! - **X1 one-entry** When no commit awaits reconciliation, a key has exactly one entry if its
-//!   value has a deadline, and none otherwise. Reason: an entry is made only for the deadline that
+//!   value has a deadline of this kind, and none otherwise. Reason: an entry is made only for the deadline that
 //!   the key has while the mutex is held. A session that replaces that deadline commits later,
 //!   hence reconciles later, and removes it.
-//! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key only in an `update` that
-//!   sees the deadline passed.
+//! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key, or fields, only in an
+//!   `update` that sees the deadline passed.
 //!
 //! Cost: O(log entries of a shard) per change of a deadline, and about 45 bytes per short key with
 //! one (nodes of a B-tree are not full); keys without deadlines cost nothing. A tree is dropped in
@@ -25,9 +26,10 @@
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use pando_engine::{Deadline, Key, TreeId};
+use pando_engine::{BodyRef, Deadline, FieldsRef, Key, RowTag, TreeId, ValueRef};
 use pando_sync::{Padded, lock};
 use smallvec::SmallVec;
 
@@ -52,6 +54,72 @@ impl ExpiryHand {
             shard: random.usize(..SHARDS),
             after: None,
         }
+    }
+}
+
+/// Which deadline of a value an index goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// That of its key.
+    Key,
+    /// The earliest of its fields.
+    Field,
+}
+
+impl Of {
+    pub(crate) const BOTH: [Self; 2] = [Self::Key, Self::Field];
+
+    /// The deadline, if the value has one.
+    #[inline]
+    pub(crate) fn deadline(self, value: &ValueRef<'_>) -> Option<Deadline> {
+        match (self, value.body) {
+            (Self::Key, _) => value.attributes.deadline,
+            (Self::Field, BodyRef::Row(tag @ RowTag::TimedHash, row)) => {
+                FieldsRef::first_deadline(tag, row)
+            }
+            (Self::Field, _) => None,
+        }
+    }
+}
+
+/// A deadline of a key that a commit has replaced.
+pub(crate) type Replaced = (Of, Option<Deadline>);
+
+/// Keys with deadlines, and hashes whose fields have some.
+#[derive(Debug)]
+pub(crate) struct ExpiryIndex {
+    pub(crate) keys: DeadlineIndex,
+    pub(crate) fields: DeadlineIndex,
+}
+
+impl ExpiryIndex {
+    pub(crate) fn new() -> Self {
+        Self {
+            keys: DeadlineIndex::new(),
+            fields: DeadlineIndex::new(),
+        }
+    }
+
+    /// The index by these deadlines.
+    #[inline]
+    pub(crate) fn by(&self, of: Of) -> &DeadlineIndex {
+        match of {
+            Of::Key => &self.keys,
+            Of::Field => &self.fields,
+        }
+    }
+
+    /// Forgets the entries of a dropped tree.
+    pub(crate) fn drop_tree(&self, tree: TreeId) {
+        for of in Of::BOTH {
+            self.by(of).drop_tree(tree);
+        }
+    }
+
+    /// Frees up to `limit` entries of dropped trees of either index; how many.
+    pub(crate) fn free_dropped(&self, limit: usize) -> usize {
+        let freed = Of::BOTH.map(|of| self.by(of).free_dropped(limit));
+        freed.iter().sum()
     }
 }
 
@@ -99,18 +167,22 @@ impl Entries {
 
 type Shard = BTreeMap<TreeId, Entries>;
 
-/// Keys with deadlines.
+/// Keys by one kind of deadline.
 #[derive(Debug)]
-pub(crate) struct ExpiryIndex {
+pub(crate) struct DeadlineIndex {
+    /// Whether it ever had an entry. `Relaxed`: it is a hint, set before an entry is made by the
+    /// thread that asks, or by one that it has since met at a lock or a channel.
+    is_used: AtomicBool,
     shards: Box<[Padded<Mutex<Shard>>]>,
     hasher: RandomState,
     /// Entries of dropped trees that are not freed yet.
     dropped: Mutex<Vec<btree_set::IntoIter<Entry>>>,
 }
 
-impl ExpiryIndex {
+impl DeadlineIndex {
     pub(crate) fn new() -> Self {
         Self {
+            is_used: AtomicBool::new(false),
             shards: (0..SHARDS).map(|_| Padded(Mutex::default())).collect(),
             hasher: RandomState::new(),
             dropped: Mutex::default(),
@@ -119,6 +191,11 @@ impl ExpiryIndex {
 
     fn shard(&self, index: usize) -> MutexGuard<'_, Shard> {
         lock(&self.shards[index])
+    }
+
+    /// Whether nothing was ever in it.
+    pub(crate) fn is_unused(&self) -> bool {
+        !self.is_used.load(Ordering::Relaxed)
     }
 
     /// Entries in the index. O(shards), so that no change of a deadline writes a shared count.
@@ -165,6 +242,9 @@ impl ExpiryIndex {
         if let Some(deadline) = present() {
             let entries = shard.entry(key.tree).or_default();
             entries.insert((deadline, key.bytes.into()));
+            if self.is_unused() {
+                self.is_used.store(true, Ordering::Relaxed);
+            }
         }
     }
 
@@ -282,7 +362,7 @@ mod tests {
 
     const TREE: TreeId = TreeId(7);
 
-    fn due(index: &ExpiryIndex, now: u64) -> usize {
+    fn due(index: &DeadlineIndex, now: u64) -> usize {
         index.take_due(Milliseconds(now), &mut 0, 100).len()
     }
 
@@ -299,7 +379,7 @@ mod tests {
             [2, 0, 1],
             [2, 1, 0],
         ] {
-            let index = ExpiryIndex::new();
+            let index = DeadlineIndex::new();
             for commit in order {
                 index.reconcile(Key::new(TREE, b"k"), replaced[commit], || {
                     Some(Deadline(30))
@@ -312,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_dropped_tree_leaves_nothing() {
-        let index = ExpiryIndex::new();
+        let index = DeadlineIndex::new();
         for key in 0..100_u32 {
             let key = key.to_be_bytes();
             index.reconcile(Key::new(TREE, &key), None, || Some(Deadline(5)));
@@ -330,7 +410,7 @@ mod tests {
 
     #[test]
     fn the_mean_is_kept_up_to_date() {
-        let index = ExpiryIndex::new();
+        let index = DeadlineIndex::new();
         let key = |key: &'static [u8]| Key::new(TREE, key);
         index.reconcile(key(b"a"), None, || Some(Deadline(u64::MAX)));
         index.reconcile(key(b"b"), None, || Some(Deadline(u64::MAX)));
@@ -346,7 +426,7 @@ mod tests {
 
     #[test]
     fn due_entries_come_in_bounded_portions() {
-        let index = ExpiryIndex::new();
+        let index = DeadlineIndex::new();
         for key in 0..100_u32 {
             let key = key.to_be_bytes();
             index.reconcile(Key::new(TREE, &key), None, || Some(Deadline(5)));

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pando_cdds::Listed;
 use pando_engine::{Images, Key, Point, TreeId};
 use pando_minuet::BranchId;
 use pando_sync::lock;
@@ -175,11 +176,15 @@ impl Database {
             for tree in before.iter().chain(&self.mapping()) {
                 self.expiry.drop_tree(*tree);
             }
-            let reconcile = |deadline, key: Key<'_>| {
-                self.expiry.reconcile(key, None, || Some(deadline));
-            };
-            let listed = engine.deadlines(reconcile);
-            listed.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));
+            let expiry = &self.expiry;
+            for (index, listed) in [
+                (&expiry.keys, Listed::Keys),
+                (&expiry.fields, Listed::Fields),
+            ] {
+                let list = |deadline, key: Key<'_>| index.reconcile(key, None, || Some(deadline));
+                let listed = engine.deadlines(listed, list);
+                listed.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));
+            }
         });
         session.store.pin();
         self.snapshots.rollbacks.fetch_add(1, Ordering::Relaxed);

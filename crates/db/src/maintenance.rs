@@ -122,7 +122,8 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
     true
 }
 
-/// Removes up to `limits::EXPIRE_KEYS_MAX` due keys; returns how many entries it took.
+/// Removes up to `limits::EXPIRE_KEYS_MAX` due keys, and the due fields of as many hashes; returns
+/// how many entries it took.
 fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
     // Expired keys stay hidden while there is no memory for their images.
     if database.snapshots.is_full() || !database.active_expire() || !database.takes_writes() {
@@ -131,13 +132,16 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
     let mut turn = Turn::begin(database, session);
     let mut keyspace = turn.keyspace(0);
     let now = keyspace.now();
-    let due = database
-        .expiry
-        .take_due(now, cursor, limits::EXPIRE_KEYS_MAX);
+    let most = limits::EXPIRE_KEYS_MAX;
+    let due = database.expiry.keys.take_due(now, cursor, most);
     for (tree, _, key) in &due {
         keyspace.expire(*tree, key);
     }
-    due.len()
+    let hashes = database.expiry.fields.take_due(now, cursor, most);
+    for (tree, _, key) in &hashes {
+        keyspace.expire_fields(*tree, key);
+    }
+    due.len() + hashes.len()
 }
 
 /// Removes keys if memory is short, so that a lower limit is reached without writers; returns how

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pando_cdds::Cdds;
-use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
+use pando_cdds::{Cdds, Listed};
+use pando_engine::{EpochClock, Key, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
 
 use crate::database::{Database, Parts};
@@ -175,7 +175,13 @@ impl Database {
             frozen.expect("there are fewer than an engine can have");
         }
         let expiry = ExpiryIndex::new();
-        engine.deadlines(|deadline, key| expiry.reconcile(key, None, || Some(deadline)))?;
+        for (index, listed) in [
+            (&expiry.keys, Listed::Keys),
+            (&expiry.fields, Listed::Fields),
+        ] {
+            let list = |deadline, key: Key<'_>| index.reconcile(key, None, || Some(deadline));
+            engine.deadlines(listed, list)?;
+        }
         let hidden_trees = trees.split_off(options.databases);
         let durable = epochs.current().previous();
         let lasts = !matches!(options.pool.place, pando_cdds::Place::Memory);

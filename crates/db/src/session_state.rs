@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use pando_durability::log::LogSession;
-use pando_engine::{Deadline, Key, LogEpoch, Point};
+use pando_engine::{Key, LogEpoch, Point};
 
 use crate::clock::{Clock, Microseconds};
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
 use crate::effects::Effects;
-use crate::expiry::ExpiryIndex;
+use crate::expiry::{ExpiryIndex, Replaced};
 use crate::lines::InLine;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
 use crate::snapshots::Seen;
@@ -66,18 +66,16 @@ impl SessionState {
         self.access.touch(ages, &mut self.random)
     }
 
-    /// Updates the expiry index for a key whose deadline has changed.
+    /// Updates the expiry index for a key one of whose deadlines has changed.
     pub(crate) fn reconcile(
         &mut self,
         expiry: &ExpiryIndex,
         key: Key<'_>,
-        replaced: Option<Deadline>,
+        (of, replaced): Replaced,
     ) {
         let store = &mut self.store;
-        expiry.reconcile(key, replaced, || {
-            store.get(key, |value| {
-                value.and_then(|value| value.attributes.deadline)
-            })
+        expiry.by(of).reconcile(key, replaced, || {
+            store.get(key, |value| value.and_then(|value| of.deadline(&value)))
         });
     }
 

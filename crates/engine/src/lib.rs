@@ -45,8 +45,9 @@ pub use sweep::{Hand, sweep_in_order};
 pub use transactional::{Outcome, Transactional};
 pub use value::mark;
 pub use value::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FlatString, HashBody,
-    HashDraft, HashIter, HashRef, ListDraft, ListIter, ListRef, NewValue, PackedRow, RowTag,
-    SortedDraft, SortedIter, SortedRef, StringBody, StringRef, TypeTag, ValueRef, WideRow,
+    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FieldsDraft, FieldsIter,
+    FieldsRef, FlatString, HashBody, HashDraft, HashIter, HashRef, ListDraft, ListIter, ListRef,
+    NewValue, PackedRow, RowTag, SortedDraft, SortedIter, SortedRef, StringBody, StringRef,
+    TypeTag, ValueRef, WideRow,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

@@ -347,6 +347,11 @@ fn keyspace(page: &mut Page, shared: &Shared, figures: &Figures) {
             figures.database.expired_keys,
         ),
         (
+            "pando_expired_fields_total",
+            "Fields of hashes removed because their time had passed.",
+            figures.database.expired_fields,
+        ),
+        (
             "pando_evicted_keys_total",
             "Keys removed to make room.",
             figures.database.evicted_keys,

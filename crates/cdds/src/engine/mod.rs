@@ -9,6 +9,7 @@
 //! | [`OWN`] | none | 8 bytes each: [`Tally::taken`] and [`Tally::waiting`] |
 //! | [`OWN`] | the name of a note, not of four bytes | what the engine's user noted ([`Cdds::set_note`]) |
 //! | [`DEADLINES`] | a deadline, big-endian, and a key in its place | nothing |
+//! | [`FIELD_DEADLINES`] | the earliest deadline of a field, and the key of its hash | nothing |
 //!
 //! The one before has the names of snapshots that last (`kept.rs`).
 //!
@@ -32,7 +33,8 @@
 //! - **CE4 trees-known** A session reads without a lock: keys and values beside the writer
 //!   (CL2 judged-then-followed), and whether a tree is there from what it has learnt itself, which
 //!   holds as long as the generation of trees is the same.
-//! - **CE5 deadlines-listed** Each key with a deadline is in [`DEADLINES`], from the same epoch on
+//! - **CE5 deadlines-listed** Each key with a deadline is in [`DEADLINES`], and each hash with one of
+//!   a field in [`FIELD_DEADLINES`], from the same epoch on
 //!   and up to the same epoch as its value.
 //! - **CE6 full-changes-nothing** An update for which the pool has no room changes nothing, is told
 //!   to no hook, and returns `None`; [`CddsSession::take_refusal`] says so. A removal needs no
@@ -80,6 +82,9 @@ const OWN: TreeId = TreeId(u32::MAX);
 
 /// The tree of keys with deadlines.
 const DEADLINES: TreeId = TreeId(NAMES.0 - 1);
+
+/// The tree of hashes whose fields have deadlines.
+const FIELD_DEADLINES: TreeId = TreeId(DEADLINES.0 - 1);
 
 /// Instead of a number of keys: the tree was dropped, and some of its keys may be left.
 const DROPPED: u64 = u64::MAX;
@@ -210,10 +215,47 @@ fn place_of(tree: TreeId, key: &[u8]) -> Vec<u8> {
     place
 }
 
-/// A deadline of a key, as [`DEADLINES`] lists it.
-fn listed(deadline: Deadline, place: &[u8]) -> Vec<u8> {
-    let key = [&deadline.0.to_be_bytes()[..], place].concat();
-    place_of(DEADLINES, &key)
+/// Which deadlines are listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Those of keys.
+    Keys,
+    /// The earliest one of each hash whose fields have some.
+    Fields,
+}
+
+impl Listed {
+    const fn tree(self) -> TreeId {
+        match self {
+            Self::Keys => DEADLINES,
+            Self::Fields => FIELD_DEADLINES,
+        }
+    }
+
+    /// A deadline and the place of its key, as the tree lists it.
+    fn place(self, deadline: Deadline, place: &[u8]) -> Vec<u8> {
+        let key = [&deadline.0.to_be_bytes()[..], place].concat();
+        place_of(self.tree(), &key)
+    }
+}
+
+/// The deadlines of a value that are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Deadlines {
+    of_key: Option<Deadline>,
+    of_field: Option<Deadline>,
+}
+
+impl Deadlines {
+    /// Where they are listed, but for those that `others` has, too.
+    fn places_beyond(self, others: Self, place: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        let key = self.of_key.filter(|_| self.of_key != others.of_key);
+        let field = self.of_field.filter(|_| self.of_field != others.of_field);
+        let pairs = [(Listed::Keys, key), (Listed::Fields, field)];
+        pairs
+            .into_iter()
+            .filter_map(move |(listed, deadline)| Some(listed.place(deadline?, place)))
+    }
 }
 
 impl State {
@@ -331,9 +373,10 @@ impl State {
             }
             for key in keys {
                 let record = self.tree.record_of(&key, self.tree.present())?;
-                let deadline = record.and_then(|record| value::deadline_of(record.value()));
-                if let Some(deadline) = deadline {
-                    self.tree.remove(&listed(deadline, &key))?;
+                let deadlines = record.map(|record| value::deadlines_of(record.value()));
+                let deadlines = deadlines.unwrap_or_default();
+                for listing in deadlines.places_beyond(Deadlines::default(), &key) {
+                    self.tree.remove(&listing)?;
                 }
                 self.tree.remove(&key)?;
                 done += 1;
@@ -446,10 +489,15 @@ impl Cdds {
         Ok(())
     }
 
-    /// Shows every key that has a deadline, the earliest first (CE5 deadlines-listed). O(these).
-    pub fn deadlines(&self, mut visit: impl FnMut(Deadline, Key<'_>)) -> Result<(), Error> {
+    /// Shows every key that has a deadline of this kind, the earliest first (CE5 deadlines-listed).
+    /// O(these).
+    pub fn deadlines(
+        &self,
+        listed: Listed,
+        mut visit: impl FnMut(Deadline, Key<'_>),
+    ) -> Result<(), Error> {
         let state = self.write();
-        let first = place_of(DEADLINES, b"");
+        let first = place_of(listed.tree(), b"");
         let from = Bound::Included(&first[..]);
         state.tree.scan(from, Direction::Forward, |place, _| {
             let entry = place.strip_prefix(&first[..]);
@@ -575,7 +623,7 @@ impl Engine for Cdds {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         let tree = TreeId(state.next_tree);
-        assert!(tree < DEADLINES, "tree numbers are used up");
+        assert!(tree < FIELD_DEADLINES, "tree numbers are used up");
         state.next_tree += 1;
         state.trees.insert(tree, Counted::new(false));
         self.note_trees();
@@ -583,7 +631,7 @@ impl Engine for Cdds {
     }
 
     fn restore_tree(&self, tree: TreeId) {
-        assert!(tree < DEADLINES, "tree numbers are used up");
+        assert!(tree < FIELD_DEADLINES, "tree numbers are used up");
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         state.next_tree = state.next_tree.max(tree.0 + 1);

@@ -15,7 +15,7 @@ use pando_pmem::{Medium, PoolError};
 use pando_sync::LogEpoch;
 
 use super::{Cdds, CddsSession, Options, Place, USAGE_STEPS};
-use crate::Error;
+use crate::{Error, Listed};
 
 const BYTES: u64 = 32 << 20;
 
@@ -343,7 +343,9 @@ fn a_full_pool_refuses_reads_and_takes_removals() {
         keys = engine.len(tree);
         assert!(keys > 4000, "{keys} keys of 900 bytes in 8 MiB");
         let mut listed = 0;
-        engine.deadlines(|_, _| listed += 1).expect("it is sound");
+        engine
+            .deadlines(Listed::Keys, |_, _| listed += 1)
+            .expect("it is sound");
         assert_eq!(listed, keys, "CE5 deadlines-listed");
         for number in 0..(keys as u32) {
             let removed = session.update(Key::new(tree, &key(number)), &mut NoHook, |_| {

@@ -6,8 +6,8 @@ use pando_engine::{CommitHook, Decision, Key, TreeId, ValueRef, ValueVersion};
 use pando_sync::lock;
 
 use super::session::{show_record, sound};
-use super::value::{deadline_of, encode, version_of};
-use super::{Cdds, State, listed};
+use super::value::{deadlines_in, deadlines_of, encode, version_of};
+use super::{Cdds, Deadlines, State};
 use crate::Error;
 use crate::leaf::{Done, Leaf};
 use crate::record::Record;
@@ -35,12 +35,13 @@ impl Cdds {
         }
         let mut leaf = state.tree.latch(place).ok_or(NeedsTree)?;
         let record = sound(leaf.record());
-        let listed_at = record.and_then(|record| deadline_of(record.value()));
+        let listed_at = record.map(|record| deadlines_of(record.value()));
+        let listed_at = listed_at.unwrap_or_default();
         let decision = show_record(record, &mut *decide);
         match (decision, record) {
             (Decision::Keep, _) | (Decision::Remove, None) => Ok(None),
             (Decision::Remove, Some(record)) => {
-                let removed = listed_at.is_none() && leaf.remove() == Done::Yes;
+                let removed = listed_at == Deadlines::default() && leaf.remove() == Done::Yes;
                 if !removed {
                     return Err(NeedsTree);
                 }
@@ -58,7 +59,7 @@ impl Cdds {
             }
             (Decision::Write(new), _) => {
                 new.body.check();
-                if new.attributes.deadline != listed_at {
+                if deadlines_in(&new) != listed_at {
                     return Err(NeedsTree);
                 }
                 let last = state.version_beside(record, place);
@@ -168,10 +169,11 @@ impl State {
     ) -> Result<(), Error> {
         let old = self.tree.record_of(place, self.tree.present())?;
         let was = old.map(|record| (version_of(record.value()), record.value().len()));
-        let listed_at = old.and_then(|record| deadline_of(record.value()));
+        let listed_at = old.map(|record| deadlines_of(record.value()));
+        let listed_at = listed_at.unwrap_or_default();
         let lists = match change {
-            Change::Put(_, stored, _) => deadline_of(stored),
-            _ => None,
+            Change::Put(_, stored, _) => deadlines_of(stored),
+            _ => Deadlines::default(),
         };
         if let Change::Put(version, ..) | Change::Remove(version) = change {
             // A version that borrows is above the open epoch; it must not be drawn again either.
@@ -180,13 +182,11 @@ impl State {
         match change {
             Change::Keep => return Ok(()),
             Change::Put(_, stored, mark) => {
-                let listing = lists.filter(|_| lists != listed_at);
-                if let Some(deadline) = listing {
-                    self.tree.put(&listed(deadline, place), b"")?;
-                }
-                if let Err(error) = self.tree.put_marked(place, stored, *mark) {
-                    if let Some(deadline) = listing {
-                        self.tree.remove(&listed(deadline, place))?;
+                let put = self.list(lists, listed_at, place);
+                let put = put.and_then(|()| self.tree.put_marked(place, stored, *mark));
+                if let Err(error) = put {
+                    for listing in lists.places_beyond(listed_at, place) {
+                        self.tree.remove(&listing)?;
                     }
                     return Err(error);
                 }
@@ -198,14 +198,22 @@ impl State {
                 self.count(tree, false, removed);
             }
         }
-        if let Some(deadline) = listed_at.filter(|_| lists != listed_at) {
-            self.tree.remove(&listed(deadline, place))?;
+        for listing in listed_at.places_beyond(lists, place) {
+            self.tree.remove(&listing)?;
         }
         if let Some((version, bytes)) = was {
             self.keep_image(version, place.len() + bytes);
         }
         // Another thread may commit it (CX4 fenced).
         self.tree.fence();
+        Ok(())
+    }
+
+    /// Lists those of a value's new deadlines that the old ones do not have.
+    fn list(&mut self, new: Deadlines, old: Deadlines, place: &[u8]) -> Result<(), Error> {
+        for listing in new.places_beyond(old, place) {
+            self.tree.put(&listing, b"")?;
+        }
         Ok(())
     }
 

@@ -23,11 +23,14 @@
 use std::num::NonZero;
 
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, RowTag, StringRef,
-    ValueRef, ValueVersion,
+    AccessMark, Attributes, Body, BodyRef, Deadline, FieldsRef, HashDraft, HashRef, NewValue,
+    RowTag, StringRef, ValueRef, ValueVersion,
 };
 
-const HEADER_BYTES: usize = 32;
+use super::Deadlines;
+
+/// Where the form is, behind the version.
+const FORM_AT: usize = 8;
 
 const STRING: u8 = 0;
 const PACKED: u8 = 1;
@@ -85,6 +88,43 @@ pub(super) fn version_of(stored: &[u8]) -> ValueVersion {
 /// The deadline of a stored value.
 pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
     (stored[30] != 0).then(|| Deadline(word(stored, 8)))
+}
+
+/// The deadlines of a stored value that are listed.
+pub(super) fn deadlines_of(stored: &[u8]) -> Deadlines {
+    let (has, mut content) = (stored[FORM_AT], &stored[FORM_AT + 1..]);
+    let (attributes, row) = read_fields(has, &mut content);
+    let of_field = if row == RowTag::TimedHash as u8 {
+        first_deadline(has & FORM, content)
+    } else {
+        None
+    };
+    Deadlines {
+        of_key: attributes.deadline,
+        of_field,
+    }
+}
+
+#[cold]
+fn first_deadline(form: u8, content: &[u8]) -> Option<Deadline> {
+    if form == PACKED {
+        return FieldsRef::first_deadline(RowTag::TimedHash, HashRef::Packed(content));
+    }
+    let (lengths, rest) = content.split_first_chunk::<8>()?;
+    let name = u64::from_le_bytes(*lengths) & 0xffff_ffff;
+    FieldsRef::deadline_in(&rest[..name as usize])
+}
+
+/// Those of a value that is to be stored.
+pub(super) fn deadlines_in(value: &NewValue<'_>) -> Deadlines {
+    let of_field = match value.body.as_ref() {
+        BodyRef::Row(tag, row) => FieldsRef::first_deadline(tag, row),
+        BodyRef::String(_) => None,
+    };
+    Deadlines {
+        of_key: value.attributes.deadline,
+        of_field,
+    }
 }
 
 fn word(stored: &[u8], at: usize) -> u64 {

@@ -9,6 +9,7 @@
 use pando_engine::ValueRef;
 use pando_protocol::{Reply, Request, number, pattern};
 
+use crate::clock::Milliseconds;
 use crate::cursors::{self, ScanPosition};
 use crate::encoding::{HASHTABLE, SKIPLIST};
 use crate::error::CommandError;
@@ -31,6 +32,7 @@ pub(super) trait Scanned {
     fn members<'h>(
         value: ValueRef<'h>,
         start: &[u8],
+        now: Milliseconds,
     ) -> Result<impl Iterator<Item = (&'h [u8], Self::Beside<'h>)>, CommandError>;
 
     /// Its bytes in a reply, about.
@@ -53,17 +55,21 @@ pub(super) fn scan<S: Scanned>(
     let cursor = cursors::parse(request.arg(2))?;
     let (cursors, view) = (&keyspace.database.cursors, keyspace.view);
     let bytes_max = keyspace.options().reply_bytes_max;
-    let random = keyspace.random();
+    let (random, now) = (keyspace.random(), keyspace.now());
     let mut paused = None;
     let handled = keyspace.read(key, |value| {
         let Some(value) = value else {
             write::<S>(reply, 0, &[], true);
             return Ok(Progress::Done);
         };
-        drop(S::members(value, b"")?);
+        drop(S::members(value, b"", now)?);
         // As in Redis, the options do not matter without a value.
         let options = Options::parse(request, S::HAS_VALUES)?;
-        let mut walk = Walk::<S>::default();
+        let mut walk = Walk::<S> {
+            now,
+            found: Vec::new(),
+            paused_behind: None,
+        };
         let mut next = 0;
         if matches!(value.attributes.encoding, HASHTABLE | SKIPLIST) {
             let behind = match cursor {
@@ -158,25 +164,16 @@ impl<'r> Options<'r> {
 
 /// What a call found.
 struct Walk<'h, S: Scanned> {
+    now: Milliseconds,
     found: Vec<(&'h [u8], S::Beside<'h>)>,
     /// The last member looked at, if there are more.
     paused_behind: Option<&'h [u8]>,
 }
 
-impl<S: Scanned> Default for Walk<'_, S> {
-    fn default() -> Self {
-        let (found, paused_behind) = (Vec::new(), None);
-        Self {
-            found,
-            paused_behind,
-        }
-    }
-}
-
 impl<'h, S: Scanned> Walk<'h, S> {
     /// Looks at all members.
     fn whole(&mut self, value: ValueRef<'h>, options: &Options<'_>) -> Result<(), CommandError> {
-        let members = S::members(value, b"")?;
+        let members = S::members(value, b"", self.now)?;
         self.found = members
             .filter(|(member, _)| options.shows(member))
             .collect();
@@ -193,7 +190,8 @@ impl<'h, S: Scanned> Walk<'h, S> {
         bytes_max: usize,
     ) -> Result<(), CommandError> {
         let start = behind.unwrap_or_default().max(&options.prefix);
-        let members = S::members(value, start)?.skip_while(|(member, _)| Some(*member) == behind);
+        let members = S::members(value, start, self.now)?;
+        let members = members.skip_while(|(member, _)| Some(*member) == behind);
         let (mut looked, mut bytes, mut last) = (0, 0, None);
         for (member, beside) in
             members.take_while(|(member, _)| member.starts_with(&options.prefix))

@@ -248,8 +248,17 @@ impl Database {
         let tree = self.tree(index);
         let (expiring, mean) = self
             .expiry
+            .keys
             .tree_summary(tree, self.options.clock.now().milliseconds());
         (self.store.len(tree), expiring, mean)
+    }
+
+    /// Hashes of database `index` some of whose fields have a deadline.
+    #[must_use]
+    pub fn expiring_hashes(&self, index: usize) -> u64 {
+        let now = self.options.clock.now().milliseconds();
+        let (hashes, _) = self.expiry.fields.tree_summary(self.tree(index), now);
+        hashes
     }
 
     /// Keys of all databases.
@@ -260,7 +269,7 @@ impl Database {
     /// Keys that have a deadline, in all databases.
     #[must_use]
     pub fn expiring_keys(&self) -> u64 {
-        self.expiry.len()
+        self.expiry.keys.len()
     }
 
     /// Counters of all sessions, including closed ones.

@@ -289,8 +289,10 @@ impl<'r> DumpFile<'r> {
                 let pairs = self.length()?;
                 self.strings(self.times(pairs, 2)?)
             }
-            kind::HASH_METADATA => {
-                self.pass(8)?;
+            kind::HASH_METADATA_EARLY | kind::HASH_METADATA => {
+                if kind == kind::HASH_METADATA {
+                    self.pass(8)?;
+                }
                 for _ in 0..self.length()? {
                     self.lengths(1)?;
                     self.strings(2)?;
@@ -467,7 +469,9 @@ fn is_taken(kind: u8) -> bool {
             | kind::HASH_ZIPMAP
             | kind::HASH_ZIPLIST
             | kind::HASH_LISTPACK
+            | kind::HASH_METADATA_EARLY
             | kind::HASH_METADATA
+            | kind::HASH_LISTPACK_EX_EARLY
             | kind::HASH_LISTPACK_EX
             | kind::LIST
             | kind::LIST_ZIPLIST

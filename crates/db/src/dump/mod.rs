@@ -3,16 +3,16 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; others: see [`list`], [`set`], [`sorted`] |
+//! | 0 | 1 | kind: 0 string; 4 hash, 9 as zipmap, 13 as ziplist, 16 as listpack; others: see [`fields`], [`list`], [`set`], [`sorted`] |
 //! | 1 | n | the value |
 //! | n + 1 | 2 | version of the RDB format, little-endian |
 //! | n + 3 | 8 | CRC-64 of all bytes before it, little-endian |
 //!
 //! A string is a length and its bytes, or one of four encoded forms ([`rdb`]). A hash of kind 4 is
 //! a count and that many names and values, each a string; the other kinds are one string with the
-//! whole hash in a packed form. We write what Redis 7.0 writes: kinds 0, 4 and 16, version 10. We
-//! read every kind of hash up to that version. [`file`] reads files of such values, including later
-//! kinds.
+//! whole hash in a packed form. We write what Redis 7.0 writes, in version 10, and hashes whose
+//! fields have deadlines as Redis 7.4 does, in version 12. We read every kind up to that version.
+//! [`file`] reads files of such values.
 //!
 //! Invariants:
 //! - **DU1 payload-bounded** No payload makes [`decode`] panic, allocate more than a small multiple
@@ -22,6 +22,7 @@
 //!
 //! Deliberately absent: streams and modules (refused clearly).
 
+mod fields;
 pub(crate) mod file;
 mod list;
 mod listpack;
@@ -33,14 +34,18 @@ mod ziplist;
 mod zipmap;
 
 use crc::{CRC_64_REDIS, Crc, Table};
-use pando_engine::{Body, BodyRef, HashDraft, HashRef, ListRef, RowTag, SortedRef};
+use pando_engine::{Body, BodyRef, FieldsRef, HashDraft, ListRef, RowTag, SortedRef};
 use thiserror::Error;
 
+use crate::clock::Milliseconds;
 use crate::encoding::{self, Thresholds};
 use rdb::Reader;
 
 /// The version of the format that Redis 7.0 writes, and the last that it reads.
 const VERSION: u16 = 10;
+
+/// That of Redis 7.4 and 8, for hashes whose fields have deadlines.
+const VERSION_MAX: u16 = 12;
 
 /// Bytes of version and checksum.
 const FOOTER_BYTES: usize = 10;
@@ -70,6 +75,8 @@ mod kind {
     pub(super) const LIST_NODES: u8 = 18;
     pub(super) const SET_LISTPACK: u8 = 20;
     /// Hashes whose fields may have deadlines, from version 12 on.
+    pub(super) const HASH_METADATA_EARLY: u8 = 22;
+    pub(super) const HASH_LISTPACK_EX_EARLY: u8 = 23;
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
 }
@@ -130,31 +137,30 @@ impl Form {
     /// The form of a value of this encoding, as OBJECT ENCODING names it.
     pub(crate) fn of_encoding(encoding: &str) -> Self {
         match encoding {
-            "listpack" | "intset" => Self::Packed,
+            "listpack" | "listpackex" | "intset" => Self::Packed,
             _ => Self::Table,
         }
     }
 }
 
-/// The payload of a value; `form` says how to write it if it is a collection. O(size).
-pub(crate) fn encode(body: BodyRef<'_>, form: Form) -> Vec<u8> {
+/// The payload of a value; `form` says how to write it if it is a collection. Fields whose deadline
+/// has passed are left out. O(size).
+pub(crate) fn encode_at(body: BodyRef<'_>, form: Form, now: Milliseconds) -> Vec<u8> {
     let mut out = Vec::new();
+    let mut version = VERSION;
     match (body, form) {
         (BodyRef::String(string), _) => {
             out.push(kind::STRING);
             rdb::write_string(&mut out, &string.to_cow());
         }
-        (BodyRef::Row(RowTag::Hash, hash), Form::Table) => {
-            out.push(kind::HASH);
-            rdb::write_length(&mut out, hash.len() as u64);
-            for (field, value) in hash.iter() {
-                rdb::write_string(&mut out, field);
-                rdb::write_string(&mut out, &value.to_cow());
+        (BodyRef::Row(tag @ (RowTag::Hash | RowTag::TimedHash), row), form) => {
+            let hash = FieldsRef::new(tag, row, now);
+            if hash.iter().any(|(field, _)| hash.deadline(field).is_some()) {
+                version = VERSION_MAX;
+                fields::write(&mut out, hash, form);
+            } else {
+                write_hash(&mut out, hash, form);
             }
-        }
-        (BodyRef::Row(RowTag::Hash, hash), Form::Packed) => {
-            out.push(kind::HASH_LISTPACK);
-            rdb::write_string(&mut out, &listpack_of(hash));
         }
         (BodyRef::Row(RowTag::Set, set), form) => {
             out.push(kind::SET_INTSET);
@@ -172,11 +178,17 @@ pub(crate) fn encode(body: BodyRef<'_>, form: Form) -> Vec<u8> {
         }
         (BodyRef::Row(tag, _), _) => unreachable!("no command makes a {tag:?}"),
     }
-    seal(&mut out);
+    seal_as(&mut out, version);
     out
 }
 
-fn listpack_of(hash: HashRef<'_>) -> Vec<u8> {
+/// [`encode_at`] before any deadline.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn encode(body: BodyRef<'_>, form: Form) -> Vec<u8> {
+    encode_at(body, form, Milliseconds(0))
+}
+
+fn listpack_of(hash: FieldsRef<'_>) -> Vec<u8> {
     let mut writer = listpack::Writer::new();
     for (field, value) in hash.iter() {
         writer.push(field);
@@ -185,15 +197,35 @@ fn listpack_of(hash: HashRef<'_>) -> Vec<u8> {
     writer.finish()
 }
 
+/// Appends a hash without deadlines, with its kind.
+fn write_hash(out: &mut Vec<u8>, hash: FieldsRef<'_>, form: Form) {
+    if form == Form::Packed {
+        out.push(kind::HASH_LISTPACK);
+        return rdb::write_string(out, &listpack_of(hash));
+    }
+    out.push(kind::HASH);
+    rdb::write_length(out, hash.len() as u64);
+    for (field, value) in hash.iter() {
+        rdb::write_string(out, field);
+        rdb::write_string(out, &value.to_cow());
+    }
+}
+
 /// The checksum of payloads and files.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     CHECKSUM.checksum(bytes)
 }
 
-/// Appends version and checksum.
+/// Appends the usual version and the checksum.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn seal(payload: &mut Vec<u8>) {
-    payload.extend_from_slice(&VERSION.to_le_bytes());
+    seal_as(payload, VERSION);
+}
+
+/// Appends version and checksum.
+fn seal_as(payload: &mut Vec<u8>, version: u16) {
+    payload.extend_from_slice(&version.to_le_bytes());
     let checksum = CHECKSUM.checksum(payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     debug_assert!(open(payload).is_ok());
@@ -236,14 +268,19 @@ pub(crate) fn decode_value(value: &[u8], bounds: Bounds) -> Result<Decoded, Payl
         kind::HASH_ZIPMAP => packed(&mut reader, bounds, zipmap::fields)?,
         kind::HASH_ZIPLIST => packed(&mut reader, bounds, ziplist::elements)?,
         kind::HASH_LISTPACK => packed(&mut reader, bounds, listpack::elements)?,
-        kind::HASH_METADATA => timed_table(&mut reader, bounds)?,
-        kind::HASH_LISTPACK_EX => timed_listpack(&mut reader, bounds)?,
+        kind::HASH_METADATA_EARLY | kind::HASH_METADATA => {
+            fields::read_table(&mut reader, bounds, kind)?
+        }
+        kind::HASH_LISTPACK_EX_EARLY | kind::HASH_LISTPACK_EX => {
+            fields::read_listpack(&mut reader, bounds, kind)?
+        }
         other => return Err(unsupported(other)),
     };
     let packed = matches!(
         kind,
         kind::HASH_ZIPLIST
             | kind::HASH_LISTPACK
+            | kind::HASH_LISTPACK_EX_EARLY
             | kind::HASH_LISTPACK_EX
             | kind::SET_INTSET
             | kind::SET_LISTPACK
@@ -257,7 +294,9 @@ impl Decoded {
     /// What the value records of its history: Redis reads a large hash into a table.
     pub(crate) fn encoding(&self, thresholds: &Thresholds) -> u8 {
         let hash = match self.body.as_ref() {
-            BodyRef::Row(RowTag::Hash, hash) => hash,
+            BodyRef::Row(tag @ (RowTag::Hash | RowTag::TimedHash), row) => {
+                FieldsRef::new(tag, row, Milliseconds(0))
+            }
             BodyRef::Row(RowTag::Set, set) => return encoding::of_set(set, thresholds),
             BodyRef::Row(RowTag::SortedSet, row) => {
                 let entries = SortedRef::new(row).iter_from_rank(0).enumerate();
@@ -283,7 +322,7 @@ impl Decoded {
 fn open(payload: &[u8]) -> Result<&[u8], PayloadError> {
     let (summed, checksum) = payload.split_last_chunk().ok_or(PayloadError::Footer)?;
     let (value, version) = summed.split_last_chunk().ok_or(PayloadError::Footer)?;
-    let known = u16::from_le_bytes(*version) <= VERSION;
+    let known = u16::from_le_bytes(*version) <= VERSION_MAX;
     if known && CHECKSUM.checksum(summed) == u64::from_le_bytes(*checksum) {
         Ok(value)
     } else {
@@ -303,54 +342,6 @@ fn table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, Paylo
     }
     hash.finish(reader.offset())
 }
-
-/// A hash of kind 24: 8 bytes, a count, and for each field its deadline (0: none), name and value.
-fn timed_table(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, PayloadError> {
-    reader.skip(DEADLINE_BYTES)?;
-    let mut hash = HashBuilder::new(bounds);
-    for _ in 0..reader.length()? {
-        let offset = reader.offset();
-        if reader.length()? != 0 {
-            return Err(TIMED_FIELDS);
-        }
-        let field = reader.string()?;
-        let value = reader.string()?;
-        hash.push(&field, &value, offset)?;
-    }
-    hash.finish(reader.offset())
-}
-
-/// A hash of kind 25: 8 bytes, and a listpack of names, values and deadlines.
-fn timed_listpack(reader: &mut Reader<'_>, bounds: Bounds) -> Result<Body<'static>, PayloadError> {
-    reader.skip(DEADLINE_BYTES)?;
-    let string = reader.string()?;
-    let mut hash = HashBuilder::new(bounds);
-    let (mut name, mut value): (Option<Vec<u8>>, Option<Vec<u8>>) = (None, None);
-    listpack::elements(&string, &mut |element| {
-        if name.is_none() {
-            name = Some(element.to_vec());
-        } else if value.is_none() {
-            value = Some(element.to_vec());
-        } else if element != b"0" {
-            return Err(TIMED_FIELDS);
-        } else if let (Some(name), Some(value)) = (name.take(), value.take()) {
-            hash.push(&name, &value, 0)?;
-        }
-        Ok(())
-    })?;
-    if name.is_some() {
-        let offset = string.len();
-        return Err(PayloadError::Malformed { offset });
-    }
-    hash.finish(string.len())
-}
-
-/// Bytes of the earliest deadline of a hash's fields.
-const DEADLINE_BYTES: u64 = 8;
-
-const TIMED_FIELDS: PayloadError = PayloadError::Unsupported {
-    type_name: "hash whose fields expire",
-};
 
 /// A hash packed into one string, whose strings `elements` shows one by one: name, value, name, …
 fn packed(

@@ -137,11 +137,6 @@ impl<'p> Reader<'p> {
         Ok(taken.try_into().expect("as many bytes as asked for"))
     }
 
-    /// Skips this many bytes.
-    pub(super) fn skip(&mut self, bytes: u64) -> Result<(), PayloadError> {
-        self.take(bytes).map(drop)
-    }
-
     /// The next byte.
     pub(super) fn byte(&mut self) -> Result<u8, PayloadError> {
         let [byte] = self.array()?;

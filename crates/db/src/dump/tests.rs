@@ -1,6 +1,8 @@
 //! Payloads made and taken by `redis-server` 7.0.15, and such as it must not be given.
 
-use pando_engine::{BodyRef, HashDraft, ListDraft, RowTag, SortedDraft, StringBody};
+use pando_engine::{
+    BodyRef, Deadline, FieldsDraft, HashDraft, ListDraft, RowTag, SortedDraft, StringBody,
+};
 
 use super::*;
 
@@ -142,9 +144,10 @@ fn a_listpack_has_the_bytes_that_redis_gives_it() {
          09816b02e04078e036000142ff0a0030186d1519638115",
     );
     assert_eq!(read(&theirs), Ok(contents(&body)));
-    let BodyRef::Row(_, hash) = body.as_ref() else {
+    let BodyRef::Row(tag, row) = body.as_ref() else {
         panic!("a hash")
     };
+    let hash = FieldsRef::new(tag, row, Milliseconds(0));
     // Under the compression, the very same block.
     let listpack = Reader::new(&theirs[1..], 1000)
         .string()
@@ -254,7 +257,9 @@ fn a_damaged_footer_is_told_apart_from_a_bad_value() {
         assert_eq!(read(&good[..at]), Err(PayloadError::Footer), "cut at {at}");
     }
     // A later version is refused although its checksum is right, an earlier one is not.
-    let later = bytes("00036162630b00b0738d4ebced4b6b");
+    let mut later = [&b"\x00\x03abc"[..], &(VERSION_MAX + 1).to_le_bytes()].concat();
+    let sum = checksum(&later);
+    later.extend_from_slice(&sum.to_le_bytes());
     assert_eq!(read(&later), Err(PayloadError::Footer));
     assert_eq!(
         read(&bytes("0003616263000084376c7d4e0d0038")),
@@ -491,6 +496,104 @@ fn lists_are_read_in_each_form() {
         assert!(
             matches!(refused, Err(PayloadError::Malformed { .. })),
             "{value:?}"
+        );
+    }
+}
+
+/// A hash of these names and values, and the deadlines of fields that have one.
+fn timed(fields: &[(&str, &str, Option<u64>)]) -> Body<'static> {
+    let mut draft = FieldsDraft::new(None, Milliseconds(0));
+    for (field, value, deadline) in fields {
+        let value = StringBody::borrowed(value.as_bytes());
+        draft.set(field.as_bytes(), value, false);
+        if let Some(deadline) = deadline {
+            let given = draft.set_deadline(field.as_bytes(), Deadline(*deadline));
+            given.expect("a short name");
+        }
+    }
+    draft.finish()
+}
+
+/// The formats are those of Redis 7.4: there is no such server to ask.
+#[test]
+fn fields_keep_their_deadlines() {
+    let hash = timed(&[
+        ("a", "1", None),
+        ("b", "2", Some(1300)),
+        ("c", "3", Some(1044)),
+    ]);
+    let packed = encode(hash.as_ref(), Form::Packed);
+    assert_eq!(&packed[..9], bytes("191404000000000000"));
+    assert_eq!(&packed[packed.len() - 10..packed.len() - 8], [12, 0]);
+    assert_eq!(read(&packed), Ok(contents(&hash)));
+    // In the order of deadlines, the field without one last.
+    let mut elements = Vec::new();
+    let mut reader = Reader::new(&packed[9..], 1000);
+    let block = reader.string().expect("a listpack");
+    let shown = listpack::elements(&block, &mut |element| {
+        elements.push(String::from_utf8_lossy(element).into_owned());
+        Ok(())
+    });
+    assert_eq!(shown, Ok(()));
+    assert_eq!(
+        elements,
+        ["c", "3", "1044", "b", "2", "1300", "a", "1", "0"]
+    );
+    let payload = encode(hash.as_ref(), Form::Table);
+    // The earliest deadline, 1044; the count; then what each is later than it, and one: 257 in two
+    // bytes.
+    let value = bytes(
+        "181404000000000000030001 61c001410101 62c002010163c003"
+            .replace(' ', "")
+            .as_str(),
+    );
+    assert_eq!(payload[..payload.len() - 10], value);
+    assert_eq!(read(&payload), Ok(contents(&hash)));
+    // What has passed is left out, and the rest is as Redis 7.0 reads it.
+    let rest = encode_at(hash.as_ref(), Form::Table, Milliseconds(1300));
+    assert_eq!(
+        rest,
+        encode(self::hash(&[(b"a", b"1")]).as_ref(), Form::Table)
+    );
+    // By candidates of 7.4, with absolute deadlines and no earliest one.
+    let early = bytes("160244140163013300016101 31".replace(' ', "").as_str());
+    let expected = timed(&[("a", "1", None), ("c", "3", Some(1044))]);
+    assert_eq!(read(&sealed(&early)), Ok(contents(&expected)));
+}
+
+#[test]
+fn damaged_deadlines_are_refused() {
+    for value in [
+        // A field twice; a deadline beyond what Redis holds, or beyond a number; no field.
+        "1814040000000000000201016101310101610132",
+        "18ffffffffffffff000101016101 31",
+        "18ffffffffffffffff01020161013100",
+        "18140400000000000000",
+    ] {
+        let value = bytes(&value.replace(' ', ""));
+        let read = read(&sealed(&value));
+        assert!(
+            matches!(read, Err(PayloadError::Malformed { .. })),
+            "{value:?}: {read:?}"
+        );
+    }
+    // A listpack that ends inside an entry, or with a deadline that is no number.
+    for elements in [
+        &["a", "1"][..],
+        &["a", "1", "0", "b"],
+        &["a", "1", "x"],
+        &["a", "1", "-1"],
+    ] {
+        let mut writer = listpack::Writer::new();
+        elements
+            .iter()
+            .for_each(|element| writer.push(element.as_bytes()));
+        let mut value = vec![kind::HASH_LISTPACK_EX_EARLY];
+        rdb::write_string(&mut value, &writer.finish());
+        let read = read(&sealed(&value));
+        assert!(
+            matches!(read, Err(PayloadError::Malformed { .. })),
+            "{elements:?}: {read:?}"
         );
     }
 }

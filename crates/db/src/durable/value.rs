@@ -27,8 +27,8 @@ use std::num::NonZero;
 
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
-    Attributes, Body, BodyRef, Chunked, Deadline, HashBody, HashDraft, HashRef, ListRef, NewValue,
-    PackedRow, RowTag, SortedDraft, SortedRef, StringBody, StringRef, TypeTag, ValueRef,
+    Attributes, Body, BodyRef, Chunked, Deadline, FieldsRef, HashBody, HashDraft, HashRef, ListRef,
+    NewValue, PackedRow, RowTag, SortedDraft, SortedRef, StringBody, StringRef, TypeTag, ValueRef,
 };
 
 use super::bytes::{Input, Malformed, Sink, malformed};
@@ -302,6 +302,9 @@ fn take_fields<'a>(
                 if is_sorted && !SortedRef::is_column(field, value) {
                     return malformed("a sorted set has another column");
                 }
+                if tag == RowTag::TimedHash && !FieldsRef::is_column(field, value) {
+                    return malformed("a hash with deadlines has another column");
+                }
             }
             SET_LARGE if !is_sorted => {
                 take_pieces(input)?;
@@ -386,6 +389,7 @@ fn is_sound(tag: RowTag, row: &PackedRow) -> bool {
     match tag {
         RowTag::List => ListRef::is_sound(row),
         RowTag::SortedSet => SortedRef::is_sound(row),
+        RowTag::TimedHash => FieldsRef::is_sound(row),
         RowTag::Hash | RowTag::Set | RowTag::Stream => true,
     }
 }

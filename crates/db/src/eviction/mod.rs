@@ -167,7 +167,7 @@ impl Evictor {
                 self.sweep_expiring(database, session, steps);
             }
             EvictionPolicy::VolatileTtl => {
-                let found = database.expiry.soonest(&mut session.random);
+                let found = database.expiry.keys.soonest(&mut session.random);
                 self.victims.extend(found.map(Victim::expiring));
             }
         }
@@ -204,7 +204,7 @@ impl Evictor {
                 }
                 let mark = value.mark.get();
                 match judge.pass(tracking, mark, pace) {
-                    Verdict::Pass(mark) if !is_expired(&value.attributes, now) => {
+                    Verdict::Pass(mark) if !is_expired(&value, now) => {
                         value.mark.set(mark);
                         coldest.offer(mark, || Victim::swept(tree, key, mark));
                     }
@@ -238,7 +238,7 @@ impl Evictor {
         let mut coldest = Coldest::default();
         while self.victims.is_empty() && *steps > 0 {
             let window = limits::EVICT_WINDOW.min(*steps);
-            let entries = database.expiry.sweep(&mut self.expiry_hand, window);
+            let entries = database.expiry.keys.sweep(&mut self.expiry_hand, window);
             *steps = steps.saturating_sub(entries.len().max(1));
             if entries.is_empty() {
                 break;

@@ -58,7 +58,7 @@ impl Keyspace<'_> {
         let (random, now, view) = (self.random(), self.now(), self.view);
         self.observe_all();
         let read = |found: Option<(&[u8], ValueRef<'_>)>| {
-            let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+            let is_live = |value: &ValueRef<'_>| !is_expired(value, now);
             read(found.map(|(key, value)| (key, Some(value).filter(is_live))))
         };
         let store = &mut self.session.store;
@@ -128,7 +128,7 @@ impl OrderedKeys<'_> {
         mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
         let now = self.now;
-        let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+        let is_live = |value: &ValueRef<'_>| !is_expired(value, now);
         let visit = |key: &[u8], value: Option<ValueRef<'_>>| visit(key, value.filter(is_live));
         let (tree, session) = (self.view.tree(), &mut self.session);
         match self.view.moment() {
@@ -144,7 +144,7 @@ impl WalkingKeys<'_> {
     pub fn step(&mut self, cursor: u64, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>)) -> u64 {
         let now = self.now;
         let visit = |key: &[u8], value: ValueRef<'_>| {
-            let is_live = |value: &ValueRef<'_>| !is_expired(&value.attributes, now);
+            let is_live = |value: &ValueRef<'_>| !is_expired(value, now);
             visit(key, Some(value).filter(is_live));
         };
         let (tree, session) = (self.view.tree(), &mut self.session);

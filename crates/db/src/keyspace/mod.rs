@@ -3,8 +3,9 @@
 //! Reading is here, the one write path in `update`, listing in `keys`.
 //!
 //! Invariants:
-//! - **K1 expired-hidden** A value whose deadline has passed is shown to no read and to no update's
-//!   closure. An update that would keep such a key removes it instead.
+//! - **K1 expired-hidden** A value whose deadline has passed, or all of whose fields are past theirs,
+//!   is shown to no read and to no update's closure. An update that would keep such a key removes it
+//!   instead.
 //! - **K2 one-write-path** Every write goes through [`Keyspace::update`]: it counts the commit and
 //!   updates the expiry index before it returns.
 
@@ -15,8 +16,8 @@ mod update;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{
-    Attributes, BodyRef, HashRef, Key, Point, Pressure, Probe, RowTag, StringRef, TreeId, TypeTag,
-    ValueRef, ValueVersion,
+    BodyRef, Deadline, FieldsRef, HashRef, Key, Point, Pressure, Probe, RowTag, StringRef, TreeId,
+    TypeTag, ValueRef, ValueVersion,
 };
 
 pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
@@ -41,19 +42,26 @@ pub struct Keyspace<'t> {
     pub(crate) view: View,
 }
 
-/// Whether a value is past its deadline.
+/// Whether a value is past its deadline, or all fields of a hash are past theirs.
 #[inline]
-pub(crate) fn is_expired(attributes: &Attributes, now: Milliseconds) -> bool {
-    attributes
-        .deadline
-        .is_some_and(|deadline| deadline.has_passed(now))
+pub(crate) fn is_expired(value: &ValueRef<'_>, now: Milliseconds) -> bool {
+    let has_passed = |deadline: Deadline| deadline.has_passed(now);
+    value.attributes.deadline.is_some_and(has_passed) || has_no_field(value, now)
+}
+
+#[inline]
+fn has_no_field(value: &ValueRef<'_>, now: Milliseconds) -> bool {
+    match value.body {
+        BodyRef::Row(tag @ RowTag::TimedHash, row) => FieldsRef::new(tag, row, now).is_empty(),
+        _ => false,
+    }
 }
 
 impl SessionCounters {
     /// Whether a value may be shown (K1); counts one that is past its deadline.
     #[inline]
     fn shows(&self, value: &ValueRef<'_>, now: Milliseconds) -> bool {
-        let expired = is_expired(&value.attributes, now);
+        let expired = is_expired(value, now);
         if expired {
             add(&self.expired_met, 1);
         }
@@ -295,9 +303,13 @@ impl<'t> Keyspace<'t> {
     pub fn read_hash<R>(
         &mut self,
         key: &[u8],
-        read: impl FnOnce(Option<HashRef<'_>>) -> R,
+        read: impl FnOnce(Option<FieldsRef<'_>>) -> R,
     ) -> Result<R, CommandError> {
-        self.read(key, |value| Ok(read(value.map(hash_of).transpose()?)))
+        let now = self.now();
+        self.read(key, |value| {
+            let hash = value.map(|value| hash_of(value, now)).transpose()?;
+            Ok(read(hash))
+        })
     }
 
     /// Shows the row of this type at the key; anything else is [`CommandError::WrongType`].
@@ -396,11 +408,16 @@ pub(crate) fn string_of(value: ValueRef<'_>) -> Result<StringRef<'_>, CommandErr
     }
 }
 
-/// The hash in a value, or the error of a command that needs one.
+/// The hash in a value as it is now, or the error of a command that needs one.
 #[inline]
-pub(crate) fn hash_of(value: ValueRef<'_>) -> Result<HashRef<'_>, CommandError> {
+pub(crate) fn hash_of(
+    value: ValueRef<'_>,
+    now: Milliseconds,
+) -> Result<FieldsRef<'_>, CommandError> {
     match value.body {
-        BodyRef::Row(RowTag::Hash, hash) => Ok(hash),
+        BodyRef::Row(tag @ (RowTag::Hash | RowTag::TimedHash), row) => {
+            Ok(FieldsRef::new(tag, row, now))
+        }
         _ => Err(CommandError::WrongType),
     }
 }

@@ -71,5 +71,5 @@ impl Keyspace<'_> {
 
 /// The value, unless its deadline had passed (K1 expired-hidden).
 fn shown(value: Option<ValueRef<'_>>, moment: Moment) -> Option<ValueRef<'_>> {
-    value.filter(|value| !is_expired(&value.attributes, moment.time))
+    value.filter(|value| !is_expired(value, moment.time))
 }

@@ -2,14 +2,16 @@
 
 use pando_durability::log::LogSession;
 use pando_engine::{
-    CommitHook, Deadline, Decision, Key, Point, TreeId, TypeTag, ValueRef, ValueVersion,
+    CommitHook, Deadline, Decision, FieldsDraft, Key, NewValue, Point, TreeId, TypeTag, ValueRef,
+    ValueVersion,
 };
 
-use super::{Keyspace, is_expired};
+use super::{Keyspace, hash_of, is_expired};
 use crate::clock::Milliseconds;
 use crate::durable::hook::Recorder;
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
+use crate::expiry::{Of, Replaced};
 use crate::limits;
 use crate::lines::{Place, is_awaited};
 use crate::statistics::add;
@@ -26,9 +28,12 @@ enum Committed {
 struct Effects {
     committed: Option<Committed>,
     deadline_changed: bool,
+    /// The same for the earliest deadline of its fields.
+    field_deadline_changed: bool,
     /// The type of the new value, if clients may wait for it.
     awaited: Option<TypeTag>,
     replaced: Option<Deadline>,
+    replaced_of_field: Option<Deadline>,
     now: Milliseconds,
     expired: bool,
     /// The access mark of a value that was removed or has expired.
@@ -84,9 +89,12 @@ impl CommitHook for Hook<'_> {
             Committed::Removed
         });
         effects.deadline_changed = replaced != deadline;
+        let of_field = |value: Option<ValueRef<'_>>| value.and_then(|it| Of::Field.deadline(&it));
+        effects.replaced_of_field = of_field(old);
+        effects.field_deadline_changed = effects.replaced_of_field != of_field(new);
         effects.awaited = new.map(|new| new.tag()).filter(|tag| is_awaited(*tag));
         effects.replaced = replaced;
-        effects.expired = replaced.is_some_and(|at| at.has_passed(effects.now));
+        effects.expired = old.is_some_and(|old| is_expired(&old, effects.now));
         if new.is_none() || effects.expired {
             effects.old_mark = old.map_or(0, |value| value.mark.get());
         }
@@ -117,7 +125,7 @@ impl Keyspace<'_> {
                 seen = old.as_ref().map(|old| old.version);
             }
             match old {
-                Some(value) if is_expired(&value.attributes, now) => match decide(None) {
+                Some(value) if is_expired(&value, now) => match decide(None) {
                     Decision::Keep => Decision::Remove,
                     decision => touch.decided(decision, None),
                 },
@@ -209,7 +217,10 @@ impl Keyspace<'_> {
             }
         }
         if effects.deadline_changed {
-            self.follow_deadline(key, effects.replaced);
+            self.follow_deadline(key, (Of::Key, effects.replaced));
+        }
+        if effects.field_deadline_changed {
+            self.follow_deadline(key, (Of::Field, effects.replaced_of_field));
         }
         if let Some(tag) = effects.awaited {
             self.announce(key, tag);
@@ -229,7 +240,7 @@ impl Keyspace<'_> {
     /// Updates the expiry index, or leaves it to the current run when that counts. Out of line:
     /// most commits change no deadline.
     #[inline(never)]
-    fn follow_deadline(&mut self, key: Key<'_>, replaced: Option<Deadline>) {
+    fn follow_deadline(&mut self, key: Key<'_>, replaced: Replaced) {
         match &mut self.session.effects {
             Some(run) if !leaves(Leftover::Deadlines) => {
                 run.deadlines.push((key.tree, key.bytes.into(), replaced));
@@ -242,6 +253,42 @@ impl Keyspace<'_> {
     /// whether it did.
     pub(crate) fn expire(&mut self, tree: TreeId, key: &[u8]) -> bool {
         self.remove_if(tree, key, |_| false).expired
+    }
+
+    /// The same for fields: removes some of those whose deadline has passed, and the key if none is
+    /// left. The hash is in the index again if it has others.
+    pub(crate) fn expire_fields(&mut self, tree: TreeId, key: &[u8]) {
+        let now = self.now();
+        let key = Key::new(tree, key);
+        let mut hook = Hook::new(now, self.session.log.as_mut());
+        let mut purged = 0;
+        self.session.store.update(key, &mut hook, |old| {
+            purged = 0;
+            let Some(old) = old else {
+                return Decision::Keep;
+            };
+            if is_expired(&old, now) {
+                return Decision::Remove;
+            }
+            let Ok(fields) = hash_of(old, now) else {
+                return Decision::Keep;
+            };
+            let mut draft = FieldsDraft::new(Some(fields), now);
+            purged = draft.purge(limits::EXPIRE_FIELDS_MAX);
+            if purged == 0 {
+                return Decision::Keep;
+            }
+            Decision::Write(NewValue::new(draft.finish()).with(old.attributes))
+        });
+        let effects = hook.finish(key);
+        self.settle(key, &effects);
+        if effects.committed == Some(Committed::Written) {
+            add(&self.session.counters.expired_fields, purged as u64);
+            if !effects.field_deadline_changed {
+                // Others have the same deadline, whose entry the expirer took.
+                self.follow_deadline(key, (Of::Field, None));
+            }
+        }
     }
 
     /// The evictor's update: removes the key if its deadline has passed or if it `may_go`; returns
@@ -294,7 +341,7 @@ impl Keyspace<'_> {
         let key = Key::new(tree, key);
         let mut hook = Hook::new(now, self.session.log.as_mut());
         self.session.store.update(key, &mut hook, |old| match old {
-            Some(value) if is_expired(&value.attributes, now) || may_go(&value) => Decision::Remove,
+            Some(value) if is_expired(&value, now) || may_go(&value) => Decision::Remove,
             _ => Decision::Keep,
         });
         let effects = hook.finish(key);

@@ -29,7 +29,8 @@ use std::sync::{Arc, Mutex};
 
 use pando_durability::log::{Group, LogCut, LogReader, WaveSize};
 use pando_engine::{
-    Key, LogEpoch, NewValue, Point, Probe, Restore, Restored, SessionLimit, TreeId, ValueVersion,
+    Deadline, Key, LogEpoch, NewValue, Point, Probe, Restore, Restored, SessionLimit, TreeId,
+    ValueVersion,
 };
 use pando_minuet::engine::is_of_branch;
 use pando_sync::lock;
@@ -42,7 +43,7 @@ use crate::durable::options::{DurabilityOptions, Stage};
 use crate::durable::record::{self, Record, Written};
 use crate::durable::standing::Standing;
 use crate::durable::value::ValueView;
-use crate::expiry::ExpiryIndex;
+use crate::expiry::{ExpiryIndex, Of};
 use crate::limits;
 use crate::store::{Store, StoreSession};
 
@@ -177,13 +178,16 @@ impl<'a> Restorer<'a> {
     pub(super) fn load(&mut self, tree: TreeId, run: &mut Vec<Restored<'_>>) {
         let mut deadlines = Vec::new();
         for restored in &*run {
-            if let Some(deadline) = restored.value.attributes.deadline {
-                deadlines.push((Key::new(tree, restored.key), deadline));
+            for of in Of::BOTH {
+                if let Some(deadline) = deadline_of(&restored.value, of) {
+                    deadlines.push((Key::new(tree, restored.key), of, deadline));
+                }
             }
         }
         self.session.restore_run(tree, run);
-        for (key, deadline) in deadlines {
-            self.expiry.reconcile(key, None, || Some(deadline));
+        for (key, of, deadline) in deadlines {
+            let index = self.expiry.by(of);
+            index.reconcile(key, None, || Some(deadline));
         }
     }
 
@@ -209,11 +213,28 @@ pub(crate) fn restore(
         Probe::Present { deadline, .. } => deadline,
         Probe::Absent | Probe::Removed(_) => None,
     };
-    let deadline = value.as_ref().and_then(|value| value.attributes.deadline);
-    let restored = session.restore(key, version, value);
-    if restored && replaced != deadline {
-        expiry.reconcile(key, replaced, || deadline);
+    let replaced_of_field = if expiry.fields.is_unused() {
+        None
+    } else {
+        session.get(key, |old| old.and_then(|old| Of::Field.deadline(&old)))
+    };
+    let changes = [(Of::Key, replaced), (Of::Field, replaced_of_field)].map(|(of, replaced)| {
+        let deadline = value.as_ref().and_then(|value| deadline_of(value, of));
+        (of, replaced, deadline)
+    });
+    if !session.restore(key, version, value) {
+        return;
     }
+    for (of, replaced, deadline) in changes {
+        if replaced != deadline {
+            expiry.by(of).reconcile(key, replaced, || deadline);
+        }
+    }
+}
+
+/// A deadline of a value that is to be restored.
+fn deadline_of(value: &NewValue<'_>, of: Of) -> Option<Deadline> {
+    of.deadline(&value.view(ValueVersion::from_bits(0)))
 }
 
 /// One thread's state.

@@ -18,6 +18,7 @@ pub(crate) struct SessionCounters {
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) expired: AtomicU64,
+    pub(crate) expired_fields: AtomicU64,
     /// Commands of this session that met a key past its deadline, whoever removed it.
     pub(crate) expired_met: AtomicU64,
     pub(crate) evicted: AtomicU64,
@@ -42,6 +43,7 @@ impl SessionCounters {
             (&self.hits, &other.hits),
             (&self.misses, &other.misses),
             (&self.expired, &other.expired),
+            (&self.expired_fields, &other.expired_fields),
             (&self.expired_met, &other.expired_met),
             (&self.evicted, &other.evicted),
             (&self.expired_unread, &other.expired_unread),
@@ -75,6 +77,8 @@ pub struct Statistics {
     pub keyspace_misses: u64,
     /// Keys removed because their deadline had passed.
     pub expired_keys: u64,
+    /// Fields of hashes removed because their deadline had passed, by the background alone.
+    pub expired_fields: u64,
     /// Keys evicted.
     pub evicted_keys: u64,
     /// Of the expired ones, those that were not read since they were written. Counted under LRU
@@ -102,6 +106,7 @@ impl Statistics {
             keyspace_hits: sum.keyspace_hits + session.hits.load(Ordering::Relaxed),
             keyspace_misses: sum.keyspace_misses + session.misses.load(Ordering::Relaxed),
             expired_keys: sum.expired_keys + session.expired.load(Ordering::Relaxed),
+            expired_fields: sum.expired_fields + session.expired_fields.load(Ordering::Relaxed),
             evicted_keys: sum.evicted_keys + session.evicted.load(Ordering::Relaxed),
             expired_unread_keys: sum.expired_unread_keys
                 + session.expired_unread.load(Ordering::Relaxed),
@@ -124,6 +129,7 @@ impl Statistics {
             keyspace_hits: self.keyspace_hits + other.keyspace_hits,
             keyspace_misses: self.keyspace_misses + other.keyspace_misses,
             expired_keys: self.expired_keys + other.expired_keys,
+            expired_fields: self.expired_fields + other.expired_fields,
             evicted_keys: self.evicted_keys + other.evicted_keys,
             expired_unread_keys: self.expired_unread_keys + other.expired_unread_keys,
             evicted_unread_keys: self.evicted_unread_keys + other.evicted_unread_keys,
@@ -143,6 +149,7 @@ impl Statistics {
             keyspace_hits: self.keyspace_hits - base.keyspace_hits,
             keyspace_misses: self.keyspace_misses - base.keyspace_misses,
             expired_keys: self.expired_keys - base.expired_keys,
+            expired_fields: self.expired_fields - base.expired_fields,
             evicted_keys: self.evicted_keys - base.evicted_keys,
             expired_unread_keys: self.expired_unread_keys - base.expired_unread_keys,
             evicted_unread_keys: self.evicted_unread_keys - base.evicted_unread_keys,

@@ -78,7 +78,7 @@ fn field(number: u16) -> Vec<u8> {
 
 /// Of a new row.
 fn row_tag(seed: u8) -> RowTag {
-    RowTag::of_number(RowTag::Hash as u8 + seed % 5).expect("a type of rows")
+    RowTag::of_number(RowTag::Hash as u8 + seed % 6).expect("a type of rows")
 }
 
 fn columns(first: u16, count: u16, length: usize, seed: u8) -> Vec<(Vec<u8>, Vec<u8>)> {

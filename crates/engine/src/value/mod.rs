@@ -18,6 +18,7 @@
 
 mod chunked;
 mod cost;
+mod fields;
 mod handle;
 mod hash;
 mod list;
@@ -37,6 +38,7 @@ use crate::ValueVersion;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
 pub use chunked::Chunked;
+pub use fields::{FieldsDraft, FieldsIter, FieldsRef};
 pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
 pub use list::{ListDraft, ListIter, ListRef};
 pub use mark::AccessMark;
@@ -81,6 +83,8 @@ pub enum TypeTag {
     SortedSet = 5,
     /// Entries by id, and groups of consumers.
     Stream = 6,
+    /// Fields of which some have, or had, a deadline.
+    TimedHash = 7,
 }
 
 /// The type of a value that is a row: how its columns are to be read. Everything below the commands
@@ -98,6 +102,8 @@ pub enum RowTag {
     SortedSet = TypeTag::SortedSet as u8,
     /// See [`TypeTag::Stream`].
     Stream = TypeTag::Stream as u8,
+    /// See [`FieldsRef`].
+    TimedHash = TypeTag::TimedHash as u8,
 }
 
 impl TypeTag {
@@ -124,6 +130,7 @@ impl RowTag {
             4 => Self::Set,
             5 => Self::SortedSet,
             6 => Self::Stream,
+            7 => Self::TimedHash,
             _ => return None,
         })
     }
@@ -137,6 +144,7 @@ impl RowTag {
             Self::Set => TypeTag::Set,
             Self::SortedSet => TypeTag::SortedSet,
             Self::Stream => TypeTag::Stream,
+            Self::TimedHash => TypeTag::TimedHash,
         }
     }
 }

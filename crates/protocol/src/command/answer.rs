@@ -89,8 +89,7 @@ fn describe(spec: &CommandSpec, reply: &mut Reply<'_>) {
 /// counted keys, nor for keys elsewhere.
 fn key_range(specs: &[KeySpec]) -> (i64, i64, i64) {
     let specs = || {
-        let fixed =
-            |keys: &&KeySpec| !keys.counted && !keys.elsewhere && keys.keyword.is_none();
+        let fixed = |keys: &&KeySpec| !keys.counted && !keys.elsewhere && keys.keyword.is_none();
         specs.iter().filter(fixed)
     };
     let Some(first) = specs().map(|keys| i64::from(keys.first)).min() else {

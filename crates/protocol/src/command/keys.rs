@@ -447,7 +447,10 @@ mod tests {
             ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),
             ("BLMPOP 0 1 a LEFT", "a:RW+access+delete"),
             ("SORT a BY w* GET # DESC", "a:RO+access"),
-            ("SORT a STORE b limit 0 1 store c", "a:RO+access c:OW+update"),
+            (
+                "SORT a STORE b limit 0 1 store c",
+                "a:RO+access c:OW+update",
+            ),
             ("SORT a STORE", "a:RO+access"),
             ("SORT_RO a STORE b", "a:RO+access"),
         ] {

@@ -22,11 +22,7 @@ pub(super) const CHAPTERS: &[(&str, &str)] = &[
         "vadd vcard vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem \
          vsetattr vsim",
     ),
-    (
-        "Strings and hashes",
-        "delex digest hexpire hexpireat hexpiretime hgetdel hgetex hpersist hpexpire \
-         hpexpireat hpexpiretime hpttl hsetex httl msetex",
-    ),
+    ("Strings", "delex digest msetex"),
     ("Keys", "restore-asking"),
     (
         "Messages",

@@ -353,6 +353,7 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
     );
     report.line("rejected_connections", figures.connections_rejected);
     report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    report.line("expired_subkeys", figures.database.expired_fields);
     report.line("expired_keys", figures.database.expired_keys);
     report.line("expired_stale_perc", "0.00");
     report.zeros(&[
@@ -471,7 +472,12 @@ fn keyspace(report: &mut Report<'_, '_, '_, '_>) {
     for index in 0..database.databases() {
         let (keys, expiring, mean_ms) = database.summary(index);
         if keys > 0 {
-            let line = format!("keys={keys},expires={expiring},avg_ttl={mean_ms}");
+            let mut line = format!("keys={keys},expires={expiring},avg_ttl={mean_ms}");
+            // Redis has it from 7.4 on.
+            let hashes = database.expiring_hashes(index);
+            if hashes > 0 {
+                line += &format!(",subexpiry={hashes}");
+            }
             report.line(&format!("db{index}"), line);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Values go straight from the hash into the reply.
 
-use pando_engine::{HashRef, StringRef};
+use pando_engine::{FieldsRef, StringRef};
 use pando_protocol::{Reply, Request};
 
 use crate::commands::detached::reply_bulk;
@@ -40,7 +40,7 @@ pub(super) fn several(
 
 /// The field's value, or null.
 #[inline]
-fn write_field(reply: &mut Reply<'_>, hash: Option<HashRef<'_>>, field: &[u8]) {
+fn write_field(reply: &mut Reply<'_>, hash: Option<FieldsRef<'_>>, field: &[u8]) {
     match hash.and_then(|hash| hash.get(field)) {
         Some(value) => reply_bulk(reply, value),
         None => reply.null(),
@@ -54,8 +54,8 @@ pub(super) fn all(
     reply: &mut Reply<'_>,
 ) -> Handled {
     keyspace.read_hash(request.arg(1), |hash| {
-        reply.map(hash.map_or(0, HashRef::len));
-        for (field, value) in hash.into_iter().flat_map(HashRef::iter) {
+        reply.map(hash.map_or(0, FieldsRef::len));
+        for (field, value) in hash.into_iter().flat_map(FieldsRef::iter) {
             reply.bulk(field);
             reply_bulk(reply, value);
         }
@@ -70,8 +70,8 @@ pub(super) fn names(
     reply: &mut Reply<'_>,
 ) -> Handled {
     keyspace.read_hash(request.arg(1), |hash| {
-        reply.array(hash.map_or(0, HashRef::len));
-        for (field, _) in hash.into_iter().flat_map(HashRef::iter) {
+        reply.array(hash.map_or(0, FieldsRef::len));
+        for (field, _) in hash.into_iter().flat_map(FieldsRef::iter) {
             reply.bulk(field);
         }
     })?;
@@ -85,8 +85,8 @@ pub(super) fn values(
     reply: &mut Reply<'_>,
 ) -> Handled {
     keyspace.read_hash(request.arg(1), |hash| {
-        reply.array(hash.map_or(0, HashRef::len));
-        for (_, value) in hash.into_iter().flat_map(HashRef::iter) {
+        reply.array(hash.map_or(0, FieldsRef::len));
+        for (_, value) in hash.into_iter().flat_map(FieldsRef::iter) {
             reply_bulk(reply, value);
         }
     })?;
@@ -99,7 +99,7 @@ pub(super) fn count(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let count = keyspace.read_hash(request.arg(1), |hash| hash.map_or(0, HashRef::len))?;
+    let count = keyspace.read_hash(request.arg(1), |hash| hash.map_or(0, FieldsRef::len))?;
     reply.count(count);
     Ok(Progress::Done)
 }

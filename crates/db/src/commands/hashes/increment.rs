@@ -1,5 +1,6 @@
 //! Arithmetic on fields: HINCRBY HINCRBYFLOAT. An absent field counts as 0.
 
+use pando_engine::FieldsDraft;
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
 use pando_protocol::number;
 use pando_protocol::{Reply, Request};
@@ -23,9 +24,9 @@ pub(super) fn by_integer(
     let field = request.arg(2);
     let increment = number::parse_i64(request.arg(3)).ok_or(CommandError::NotAnInteger)?;
     check_field(field)?;
-    let thresholds = keyspace.thresholds();
+    let (thresholds, now) = (keyspace.thresholds(), keyspace.now());
     let sum = keyspace.try_update(request.arg(1), |old| {
-        let hash = old.map(hash_of).transpose()?;
+        let hash = old.map(|old| hash_of(old, now)).transpose()?;
         let present = match hash.and_then(|hash| hash.get(field)) {
             Some(value) => value
                 .as_flat()
@@ -39,11 +40,11 @@ pub(super) fn by_integer(
         Ok((
             set_field(
                 old,
-                hash,
+                FieldsDraft::new(hash, now),
                 field,
                 &Detached::new(sum.to_string().into_bytes()),
                 &thresholds,
-            ),
+            )?,
             sum,
         ))
     })?;
@@ -63,9 +64,9 @@ pub(super) fn by_float(
         return Err(CommandError::NotFinite);
     }
     check_field(field)?;
-    let thresholds = keyspace.thresholds();
+    let (thresholds, now) = (keyspace.thresholds(), keyspace.now());
     let sum = keyspace.try_update(request.arg(1), |old| {
-        let hash = old.map(hash_of).transpose()?;
+        let hash = old.map(|old| hash_of(old, now)).transpose()?;
         let present = match hash.and_then(|hash| hash.get(field)) {
             Some(value) => value
                 .as_flat()
@@ -77,11 +78,11 @@ pub(super) fn by_float(
         Ok((
             set_field(
                 old,
-                hash,
+                FieldsDraft::new(hash, now),
                 field,
                 &Detached::new(sum.as_bytes()),
                 &thresholds,
-            ),
+            )?,
             sum,
         ))
     })?;

@@ -6,6 +6,8 @@
 //!
 //! Invariants:
 //! - **H1 no-empty-hash** A stored hash has a field: removing the last one removes the key.
+//! - **H4 set-ends-deadline** Setting a field ends its deadline; only arithmetic, and HSETEX KEEPTTL,
+//!   leave it.
 //! - **H2 attributes-stay** A change keeps the deadline and the flags of the hash.
 //! - **H3 encoding-stays** `Attributes::encoding` is [`encoding::HASHTABLE`] once Redis would have
 //!   converted the hash, and never changes back.
@@ -13,6 +15,7 @@
 //! Costs are those of [`HashRef`] and [`HashDraft`]: a command on some fields of a wide hash takes
 //! O(log fields) for each.
 
+mod expire;
 mod get;
 mod increment;
 mod random;
@@ -20,14 +23,14 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-use pando_engine::{
-    Attributes, Decision, HashDraft, HashRef, NewValue, StringRef, ValueRef, limits,
-};
+use pando_engine::{Attributes, Decision, FieldsDraft, NewValue, StringRef, ValueRef, limits};
 use pando_protocol::command::HashCommand;
 use pando_protocol::{Reply, Request};
 
 use super::detached::{Detached, reply_bulk};
+use super::keys::expire::Time;
 use super::scanning::{self, Scanned};
+use crate::clock::Milliseconds;
 use crate::encoding::{self, Thresholds};
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
@@ -55,8 +58,47 @@ pub(super) fn execute(
         HashCommand::Hdel => set::remove(keyspace, request, reply),
         HashCommand::Hincrby => increment::by_integer(keyspace, request, reply),
         HashCommand::Hrandfield => random::fields(keyspace, request, reply),
+        HashCommand::Hexpire
+        | HashCommand::Hpexpire
+        | HashCommand::Hexpireat
+        | HashCommand::Hpexpireat => {
+            expire::expire(keyspace, request, reply, (command, time_of(command)))
+        }
+        HashCommand::Httl
+        | HashCommand::Hpttl
+        | HashCommand::Hexpiretime
+        | HashCommand::Hpexpiretime => {
+            expire::remaining(keyspace, request, reply, time_of(command))
+        }
+        HashCommand::Hpersist => expire::persist(keyspace, request, reply),
+        HashCommand::Hgetdel => expire::take_out(keyspace, request, reply),
+        HashCommand::Hgetex => expire::get_and_expire(keyspace, request, reply),
+        HashCommand::Hsetex => expire::set_and_expire(keyspace, request, reply),
         HashCommand::Hincrbyfloat => increment::by_float(keyspace, request, reply),
         HashCommand::Hscan => scanning::scan::<Fields>(keyspace, request, reply),
+    }
+}
+
+/// How a command on deadlines counts.
+fn time_of(command: HashCommand) -> Time {
+    match command {
+        HashCommand::Hpexpire | HashCommand::Hpttl => Time::Milliseconds,
+        HashCommand::Hexpireat | HashCommand::Hexpiretime => Time::UnixSeconds,
+        HashCommand::Hpexpireat | HashCommand::Hpexpiretime => Time::UnixMilliseconds,
+        _ => Time::Seconds,
+    }
+}
+
+/// The same where names are shorter, since fields have deadlines.
+fn check_room(draft: &FieldsDraft<'_>, field: &[u8]) -> Result<(), CommandError> {
+    let (field_bytes, field_bytes_max) = (field.len(), draft.field_bytes_max());
+    if field_bytes <= field_bytes_max {
+        Ok(())
+    } else {
+        Err(CommandError::FieldTooLong {
+            field_bytes,
+            field_bytes_max,
+        })
     }
 }
 
@@ -84,8 +126,9 @@ impl Scanned for Fields {
     fn members<'h>(
         value: ValueRef<'h>,
         start: &[u8],
+        now: Milliseconds,
     ) -> Result<impl Iterator<Item = (&'h [u8], StringRef<'h>)>, CommandError> {
-        Ok(hash_of(value)?.iter_from(start))
+        Ok(hash_of(value, now)?.iter_from(start))
     }
 
     fn bytes(beside: StringRef<'_>) -> usize {
@@ -101,7 +144,7 @@ impl Scanned for Fields {
 /// written that [`Thresholds::is_long_field`].
 fn replace(
     old: Option<ValueRef<'_>>,
-    draft: HashDraft<'_>,
+    draft: FieldsDraft<'_>,
     long: bool,
     thresholds: &Thresholds,
 ) -> Decision<'static> {
@@ -115,16 +158,16 @@ fn replace(
     Decision::Write(NewValue::new(draft.finish()).with(attributes))
 }
 
-/// The decision that sets one field.
+/// The decision that sets one field, which keeps its deadline.
 fn set_field(
     old: Option<ValueRef<'_>>,
-    hash: Option<HashRef<'_>>,
+    mut draft: FieldsDraft<'_>,
     field: &[u8],
     value: &Detached<'_>,
     thresholds: &Thresholds,
-) -> Decision<'static> {
-    let mut draft = HashDraft::new(hash);
-    draft.set_body(field, value.body());
+) -> Result<Decision<'static>, CommandError> {
+    check_room(&draft, field)?;
+    draft.set(field, value.body(), true);
     let long = thresholds.is_long_field(field, value.as_ref().len());
-    replace(old, draft, long, thresholds)
+    Ok(replace(old, draft, long, thresholds))
 }

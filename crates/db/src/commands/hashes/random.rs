@@ -1,6 +1,6 @@
 //! Random fields: HRANDFIELD. Fields are picked by rank, so a pick costs O(log fields).
 
-use pando_engine::{HashRef, StringRef};
+use pando_engine::{FieldsRef, StringRef};
 use pando_protocol::{Reply, Request, RespVersion};
 
 use crate::commands::detached::reply_bulk;
@@ -50,7 +50,7 @@ pub(super) fn fields(
 }
 
 /// Any field; a stored hash has one (H1 no-empty-hash).
-fn pick<'a>(hash: HashRef<'a>, random: &mut fastrand::Rng) -> (&'a [u8], StringRef<'a>) {
+fn pick<'a>(hash: FieldsRef<'a>, random: &mut fastrand::Rng) -> (&'a [u8], StringRef<'a>) {
     hash.nth(random.usize(..hash.len()))
         .expect("a rank below the length")
 }
@@ -80,7 +80,7 @@ impl Output<'_, '_> {
     /// request can ask for more than there is memory.
     fn repeated(
         &mut self,
-        hash: HashRef<'_>,
+        hash: FieldsRef<'_>,
         picks: usize,
         random: &mut fastrand::Rng,
     ) -> Result<(), CommandError> {
@@ -97,7 +97,7 @@ impl Output<'_, '_> {
     }
 
     /// `picks` different fields, or all of them if there are no more.
-    fn distinct(&mut self, hash: HashRef<'_>, picks: usize, random: &mut fastrand::Rng) {
+    fn distinct(&mut self, hash: FieldsRef<'_>, picks: usize, random: &mut fastrand::Rng) {
         let len = hash.len();
         if picks >= len {
             self.begin(len);

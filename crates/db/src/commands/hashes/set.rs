@@ -1,11 +1,11 @@
 //! Writes of fields: HSET HMSET HSETNX HDEL. Each is one update, whatever the number of fields.
 
 use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
-use pando_engine::{Chunked, Decision, HashDraft, StringBody};
+use pando_engine::{Chunked, Decision, FieldsDraft, StringBody};
 use pando_protocol::command::{self, HashCommand};
 use pando_protocol::{Reply, Request};
 
-use super::{check_field, replace, set_field};
+use super::{check_field, check_room, replace, set_field};
 use crate::commands::detached::Detached;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
@@ -41,17 +41,21 @@ pub(super) fn several(
         .filter(|value| is_large(value))
         .map(Chunked::from_bytes)
         .collect();
+    let now = keyspace.now();
     let created = keyspace.try_update(request.arg(1), |old| {
-        let mut draft = HashDraft::new(old.map(hash_of).transpose()?);
+        let hash = old.map(|old| hash_of(old, now)).transpose()?;
+        let mut draft = FieldsDraft::new(hash, now);
         let mut created = 0;
         let mut large = large.iter();
         for (field, value) in pairs() {
-            created += usize::from(if is_large(value) {
+            let value = if is_large(value) {
                 let chunked = large.next().expect("one for each large value");
-                draft.set_body(field, StringBody::Chunked(chunked.hand_over()))
+                StringBody::Chunked(chunked.hand_over())
             } else {
-                draft.set(field, value)
-            });
+                StringBody::borrowed(value)
+            };
+            check_room(&draft, field)?;
+            created += usize::from(draft.set(field, value, false));
         }
         Ok((replace(old, draft, long, &thresholds), created))
     })?;
@@ -73,12 +77,15 @@ pub(super) fn if_absent(
     check_pair(keyspace, field, value)?;
     let value = Detached::new(value);
     let thresholds = keyspace.thresholds();
+    let now = keyspace.now();
     let created = keyspace.try_update(request.arg(1), |old| {
-        let hash = old.map(hash_of).transpose()?;
+        let hash = old.map(|old| hash_of(old, now)).transpose()?;
         if hash.is_some_and(|hash| hash.get(field).is_some()) {
             return Ok((Decision::Keep, false));
         }
-        Ok((set_field(old, hash, field, &value, &thresholds), true))
+        let draft = FieldsDraft::new(hash, now);
+        let decision = set_field(old, draft, field, &value, &thresholds)?;
+        Ok((decision, true))
     })?;
     reply.integer(i64::from(created));
     Ok(Progress::Done)
@@ -91,11 +98,10 @@ pub(super) fn remove(
     reply: &mut Reply<'_>,
 ) -> Handled {
     let thresholds = keyspace.thresholds();
+    let now = keyspace.now();
     let removed = keyspace.try_update(request.arg(1), |old| {
-        let Some(hash) = old.map(hash_of).transpose()? else {
-            return Ok((Decision::Keep, 0));
-        };
-        let mut draft = HashDraft::new(Some(hash));
+        let hash = old.map(|old| hash_of(old, now)).transpose()?;
+        let mut draft = FieldsDraft::new(hash, now);
         let removed = request
             .args_from(2)
             .filter(|field| draft.remove(field))

@@ -18,7 +18,10 @@ pub(super) fn dump(
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let payload = keyspace.read(request.arg(1), |value| value.as_ref().map(encode));
+    let now = keyspace.now();
+    let payload = keyspace.read(request.arg(1), |value| {
+        value.map(|value| encode(&value, now))
+    });
     match payload {
         Some(payload) => reply.bulk(payload),
         None => reply.null(),
@@ -43,7 +46,7 @@ impl Departing {
         let (now, tree) = (keyspace.now(), keyspace.view.key(key).tree);
         keyspace.read(key, |value| {
             value.map(|value| Self {
-                payload: encode(&value),
+                payload: encode(&value, now),
                 left: value.attributes.deadline.map(|deadline| deadline.left(now)),
                 tree,
                 version: value.version,
@@ -64,8 +67,8 @@ impl Departing {
     }
 }
 
-fn encode(value: &ValueRef<'_>) -> Vec<u8> {
-    dump::encode(value.body, Form::of_encoding(encoding::name(value)))
+fn encode(value: &ValueRef<'_>, now: Milliseconds) -> Vec<u8> {
+    dump::encode_at(value.body, Form::of_encoding(encoding::name(value)), now)
 }
 
 /// A portion of the database's keys in the form of `pando dump`: where to continue (0 at the end),

@@ -15,7 +15,7 @@ const MILLISECONDS_PER_SECOND: i64 = 1000;
     clippy::struct_excessive_bools,
     reason = "four options, most of which combine"
 )]
-struct Conditions {
+pub(in crate::commands) struct Conditions {
     absent: bool,
     present: bool,
     greater: bool,
@@ -50,8 +50,26 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// Whether a key with this deadline may get `when`. No deadline counts as an infinite one.
-    fn allow(self, present: Option<Deadline>, when: i64) -> bool {
+    /// The one option that an argument is, if it is one.
+    pub(in crate::commands) fn one(request: Request<'_>, index: usize) -> Option<Self> {
+        let mut conditions = Self::default();
+        let condition = if request.is(index, "NX") {
+            &mut conditions.absent
+        } else if request.is(index, "XX") {
+            &mut conditions.present
+        } else if request.is(index, "GT") {
+            &mut conditions.greater
+        } else if request.is(index, "LT") {
+            &mut conditions.less
+        } else {
+            return None;
+        };
+        *condition = true;
+        Some(conditions)
+    }
+
+    /// Whether a key, or field, with this deadline may get `when`. No deadline counts as an infinite one.
+    pub(in crate::commands) fn allow(self, present: Option<Deadline>, when: i64) -> bool {
         match present {
             None => !self.present && !self.greater,
             Some(Deadline(present)) => {
@@ -65,7 +83,7 @@ impl Conditions {
 
 /// How a command gives a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Time {
+pub(in crate::commands) enum Time {
     /// Seconds from now.
     Seconds,
     /// Milliseconds from now.
@@ -77,11 +95,11 @@ pub(super) enum Time {
 }
 
 impl Time {
-    fn is_relative(self) -> bool {
+    pub(in crate::commands) fn is_relative(self) -> bool {
         matches!(self, Self::Seconds | Self::Milliseconds)
     }
 
-    fn in_seconds(self) -> bool {
+    pub(in crate::commands) fn in_seconds(self) -> bool {
         matches!(self, Self::Seconds | Self::UnixSeconds)
     }
 }

@@ -3,7 +3,7 @@
 mod copy;
 mod delete;
 mod dump;
-mod expire;
+pub(super) mod expire;
 mod look;
 mod object;
 mod rename;
@@ -115,7 +115,7 @@ pub(crate) fn again<'v>(value: &'v NewValue<'_>) -> NewValue<'v> {
 fn type_name(tag: TypeTag) -> &'static str {
     match tag {
         TypeTag::String => "string",
-        TypeTag::Hash => "hash",
+        TypeTag::Hash | TypeTag::TimedHash => "hash",
         TypeTag::List => "list",
         TypeTag::Set => "set",
         TypeTag::SortedSet => "zset",

@@ -1,4 +1,5 @@
-//! SORT SORT_RO: the elements of a list or set in another order, or what keys named after them hold.
+//! SORT and `SORT_RO`: the elements of a list or set in another order, or what keys named after
+//! them hold.
 //!
 //! A sort holds on to the collection as it was, and works in slices:
 //!
@@ -31,12 +32,12 @@ use pando_protocol::{Reply, Request, RespVersion, number};
 use super::again;
 use crate::commands::detached::{Detached, reply_bulk};
 use crate::error::CommandError;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, hash_of, string_of};
 use crate::limits::{SLICE_BYTES_MAX, SLICE_ENTRIES_MAX, SORTED_BYTES_MAX};
 use crate::progress::{Handled, Progress, Slice};
 use crate::view::View;
 
-/// SORT, SORT_RO key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA]
+/// SORT, `SORT_RO` key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA]
 /// [STORE destination]
 pub(super) fn sort(
     keyspace: &mut Keyspace<'_>,
@@ -53,11 +54,7 @@ pub(super) fn sort(
     if options.in_place && is_set && options.store.is_some() {
         // A stored list must not depend on the order in which a set happens to be.
         options.in_place = false;
-        options.order = Order {
-            alpha: true,
-            by_pattern: false,
-            ..options.order
-        };
+        options.order.alpha = true;
         options.by = None;
     }
     let len = source.as_ref().map_or(0, Source::len);
@@ -119,7 +116,11 @@ impl Pattern {
     }
 
     /// What it names for this element.
-    fn find(&self, keyspace: &mut Keyspace<'_>, element: &Detached<'_>) -> Option<Detached<'static>> {
+    fn find(
+        &self,
+        keyspace: &mut Keyspace<'_>,
+        element: &Detached<'_>,
+    ) -> Option<Detached<'static>> {
         let (before, after, field) = match self {
             Self::Element => return Some(Detached::take(element.as_ref())),
             Self::Nothing => return None,
@@ -134,12 +135,10 @@ impl Pattern {
             return None;
         }
         let key = [before, &*element.to_cow(), after].concat();
-        keyspace.read(&key, |value| match (value?.body, field) {
-            (BodyRef::String(string), None) => Some(Detached::take(string)),
-            (BodyRef::Row(RowTag::Hash, hash), Some(field)) => {
-                hash.get(field).map(Detached::take)
-            }
-            _ => None,
+        let now = keyspace.now();
+        keyspace.read(&key, |value| match field {
+            None => string_of(value?).ok().map(Detached::take),
+            Some(field) => hash_of(value?, now).ok()?.get(field).map(Detached::take),
         })
     }
 }
@@ -149,7 +148,6 @@ impl Pattern {
 struct Order {
     /// As bytes, not as numbers.
     alpha: bool,
-    by_pattern: bool,
     falling: bool,
     /// For a stored list, bytes are compared to the end, else to the first 0, as Redis does.
     stored: bool,
@@ -275,7 +273,6 @@ impl Options {
             }
             at += 1;
         }
-        options.order.by_pattern = options.by.is_some();
         options.order.stored = options.store.is_some();
         Ok(options)
     }
@@ -445,12 +442,11 @@ impl Sort {
             return Ok(false);
         }
         debug_assert_eq!(self.passed, self.wanted.end);
-        match self.options.store.take() {
-            Some(destination) => self.store(keyspace, &destination, reply)?,
-            None => {
-                reply.array(self.out.count);
-                reply.raw(&self.out.reply);
-            }
+        if let Some(destination) = self.options.store.take() {
+            self.store(keyspace, &destination, reply)?;
+        } else {
+            reply.array(self.out.count);
+            reply.raw(&self.out.reply);
         }
         Ok(true)
     }

@@ -9,11 +9,12 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, ListRef, RowTag, SortedRef, ValueRef};
+use pando_engine::{BodyRef, Direction, FieldsRef, ListRef, RowTag, SortedRef, ValueRef};
 use pando_protocol::{Reply, Request, RespVersion, number};
 
 use super::bounds::{Edge, Span};
 use super::{limit, write_next};
+use crate::clock::Milliseconds;
 use crate::commands::detached::reply_bulk;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -138,6 +139,7 @@ struct Items {
     last: Vec<u8>,
     /// Where the first requested field was in the last row.
     near: usize,
+    now: Milliseconds,
 }
 
 impl Items {
@@ -159,7 +161,7 @@ impl Items {
             reply.array(2);
         }
         reply.bulk(key);
-        write_value(&mut reply, value, shape, &mut self.near);
+        write_value(&mut reply, value, shape, (&mut self.near, self.now));
         if self.count > 0 && self.out.len() > bytes_max {
             self.out.truncate(start);
             return false;
@@ -182,16 +184,23 @@ impl Items {
 /// Fewest bytes of an entry, known before it is encoded.
 fn least_bytes(value: ValueRef<'_>, shape: &Shape<'_>) -> usize {
     match (shape, value.body) {
+        // Some columns of a timed hash are no fields, and fields may have passed.
+        (Shape::Keys | Shape::Fields(_), _)
+        | (Shape::Values, BodyRef::Row(RowTag::TimedHash, _)) => 0,
         (Shape::Values, BodyRef::String(string)) => string.len(),
         // Every member has a header of at least four bytes; a column of a large sorted set is half
         // of one.
         (Shape::Values, BodyRef::Row(_, row)) => row.len() * 2,
-        (Shape::Keys | Shape::Fields(_), _) => 0,
     }
 }
 
 /// Writes the value as the shape requires.
-fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, near: &mut usize) {
+fn write_value(
+    reply: &mut Reply<'_>,
+    value: ValueRef<'_>,
+    shape: &Shape<'_>,
+    (near, now): (&mut usize, Milliseconds),
+) {
     match (shape, value.body) {
         (Shape::Keys, _) => {}
         (Shape::Values, BodyRef::String(string)) => reply_bulk(reply, string),
@@ -213,6 +222,14 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, ne
                 reply.double(&number::format_f64(score));
             }
         }
+        (Shape::Values, BodyRef::Row(tag @ RowTag::TimedHash, row)) => {
+            let hash = FieldsRef::new(tag, row, now);
+            reply.map(hash.len());
+            for (field, value) in hash.iter() {
+                reply.bulk(field);
+                reply_bulk(reply, value);
+            }
+        }
         (Shape::Values, BodyRef::Row(_, hash)) => {
             reply.map(hash.len());
             for (field, value) in hash.iter() {
@@ -227,6 +244,9 @@ fn write_value(reply: &mut Reply<'_>, value: ValueRef<'_>, shape: &Shape<'_>, ne
             for (index, field) in fields.iter().enumerate() {
                 let value = match body {
                     BodyRef::Row(RowTag::Hash, hash) => hash.get_near(field, &mut place),
+                    BodyRef::Row(tag @ RowTag::TimedHash, row) => {
+                        FieldsRef::new(tag, row, now).get(field)
+                    }
                     BodyRef::String(_) | BodyRef::Row(..) => None,
                 };
                 if index == 0 {
@@ -284,6 +304,7 @@ impl Search<'_> {
             count: 0,
             last: Vec::new(),
             near: 0,
+            now: keyspace.now(),
         };
         let (mut more, mut passed) = (false, 0);
         // Where to continue when too many entries were passed over.

@@ -23,6 +23,7 @@ use pando_protocol::command::SetCommand;
 use pando_protocol::{Reply, Request};
 
 use super::scanning::{self, Scanned};
+use crate::clock::Milliseconds;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, row_of};
 use crate::progress::Handled;
@@ -93,6 +94,7 @@ impl Scanned for Members {
     fn members<'h>(
         value: ValueRef<'h>,
         start: &[u8],
+        _: Milliseconds,
     ) -> Result<impl Iterator<Item = (&'h [u8], ())>, CommandError> {
         Ok(set_of(value)?
             .iter_from(start)

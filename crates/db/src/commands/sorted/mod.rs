@@ -29,6 +29,7 @@ use pando_protocol::{Reply, Request, RespVersion, number};
 
 use super::again;
 use super::scanning::{self, Scanned};
+use crate::clock::Milliseconds;
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, row_of};
@@ -199,6 +200,7 @@ impl Scanned for Scored {
     fn members<'h>(
         value: ValueRef<'h>,
         start: &[u8],
+        _: Milliseconds,
     ) -> Result<impl Iterator<Item = (&'h [u8], (f64, bool))>, CommandError> {
         let set = sorted_of(value)?;
         let packed = value.attributes.encoding != encoding::SKIPLIST;

@@ -36,6 +36,7 @@ use pando_sync::lock;
 use crate::clock::Milliseconds;
 use crate::commands::testing::{START_MS, Shell};
 use crate::database::Database;
+use crate::expiry::Of;
 use crate::open::OpenError;
 use crate::store::Listing;
 use crate::{EngineKind, Options};
@@ -71,10 +72,11 @@ fn picture(database: &Database) -> Picture {
     let mut state = database.open_session().expect("a session is free");
     let now = database.options.clock.now().milliseconds();
     for index in 0..database.databases() {
-        let mut deadlines = 0;
+        let (mut deadlines, mut of_fields) = (0, 0);
         let tree = database.tree(index);
         let mut show = |key: &[u8], value: ValueRef<'_>| {
             deadlines += u64::from(value.attributes.deadline.is_some());
+            of_fields += u64::from(Of::Field.deadline(&value).is_some());
             picture.insert((index, key.to_vec()), digest(value));
         };
         match state.store.listing() {
@@ -93,8 +95,8 @@ fn picture(database: &Database) -> Picture {
                 }
             }
         }
-        let (expiring, _) = database.expiry.tree_summary(tree, now);
-        assert_eq!(expiring, deadlines, "the expiry index");
+        let listed = Of::BOTH.map(|of| database.expiry.by(of).tree_summary(tree, now).0);
+        assert_eq!(listed, [deadlines, of_fields], "the expiry index");
     }
     branches::add_others(database, &mut state, &mut picture);
     database.close_session(&state);
@@ -252,7 +254,7 @@ impl Harness {
         let key = |rng: &mut fastrand::Rng| format!("key{}", rng.u8(..6));
         let rng = &mut self.rng;
         let (one, other, number) = (key(rng), key(rng), rng.u16(..));
-        let line = match rng.u8(..46) {
+        let line = match rng.u8(..50) {
             0..=3 => format!("SET {one} value{number}"),
             4 => format!("SET {one} value{number} PX {}", rng.u8(1..)),
             5 => format!("APPEND {one} more{number}"),
@@ -299,6 +301,23 @@ impl Harness {
             36 => return self.make_snapshot(),
             37 => format!("SNAPSHOT DROP s{}", rng.u8(..4)),
             38..46 => collection_line(rng),
+            46 => format!(
+                "HPEXPIRE hash{} {} FIELDS 2 field{} other",
+                rng.u8(..3),
+                rng.u8(..),
+                rng.u8(..40)
+            ),
+            47 => format!(
+                "HPEXPIRE wide{} 60 FIELDS 1 f{}",
+                rng.u8(..2),
+                rng.u8(..200)
+            ),
+            48 => format!("HPERSIST wide{} FIELDS 1 f{}", rng.u8(..2), rng.u8(..200)),
+            49 => format!(
+                "HSETEX hash{} PX 50 FIELDS 1 field{} {number}",
+                rng.u8(..3),
+                rng.u8(..40)
+            ),
             // As memcached's clients write, with a token of their own.
             35 => return self.write_chosen(&one, number),
             34 => {
@@ -312,6 +331,7 @@ impl Harness {
                     let mut keyspace = turn.keyspace(database);
                     let tree = keyspace.view.tree();
                     keyspace.expire(tree, &key);
+                    keyspace.expire_fields(tree, &key);
                 }
                 return;
             }

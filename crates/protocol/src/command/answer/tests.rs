@@ -148,6 +148,18 @@ fn what_redis_7_0_lacks_is_known() {
             "replica|status",
             "waitaof",
             "kdump",
+            "hexpire",
+            "hexpireat",
+            "hexpiretime",
+            "hgetdel",
+            "hgetex",
+            "hpersist",
+            "hpexpire",
+            "hpexpireat",
+            "hpexpiretime",
+            "hpttl",
+            "hsetex",
+            "httl",
             "kcount",
             "kprefix",
             "krange",
@@ -240,7 +252,10 @@ fn docs_have_the_shape_of_redis() {
 #[test]
 fn names_are_listed_and_filtered() {
     let list = |filter: &str| texts(&ask(&format!("COMMAND LIST FILTERBY {filter}")));
-    assert_eq!(list("pattern *EXPIRETIME"), ["expiretime", "pexpiretime"]);
+    assert_eq!(
+        list("pattern *EXPIRETIME"),
+        ["expiretime", "pexpiretime", "hexpiretime", "hpexpiretime"]
+    );
     assert_eq!(
         list("PATTERN Slowlog|*"),
         [

@@ -38,7 +38,17 @@ impl Generator {
         let count = self.random.usize(1..9);
         match kind {
             Kind::List => {
-                let odd = [&b" 4"[..], b"5.0", b"+6", b"", b"0x10", b"inf", b"-0", b"3 ", b"nan"];
+                let odd = [
+                    &b" 4"[..],
+                    b"5.0",
+                    b"+6",
+                    b"",
+                    b"0x10",
+                    b"inf",
+                    b"-0",
+                    b"3 ",
+                    b"nan",
+                ];
                 let elements = (0..count).map(|_| {
                     if self.one_in(60) {
                         self.pick(&odd).to_vec()
