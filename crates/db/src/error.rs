@@ -289,6 +289,100 @@ pub enum CommandError {
     #[error("ERR weight value is not a float")]
     WeightNotAFloat,
 
+    // Streams.
+    #[error("ERR Invalid stream ID specified as stream command argument")]
+    InvalidStreamId,
+    #[error("ERR The ID specified in XADD is equal or smaller than the target stream top item")]
+    StreamIdTooSmall,
+    #[error("ERR The ID specified in XADD must be greater than 0-0")]
+    StreamIdZero,
+    #[error("ERR The stream has exhausted the last possible ID, unable to add more items")]
+    StreamExhausted,
+    #[error("ERR Elements are too large to be stored")]
+    StreamEntryTooLong,
+    #[error("ERR invalid start ID for the interval")]
+    IntervalStart,
+    #[error("ERR invalid end ID for the interval")]
+    IntervalEnd,
+    #[error("ERR The MAXLEN argument must be >= 0.")]
+    TrimLength,
+    #[error("ERR The LIMIT argument must be >= 0.")]
+    TrimLimit,
+    #[error("ERR syntax error, MAXLEN and MINID options at the same time are not compatible")]
+    TwoThresholds,
+    #[error("ERR syntax error, LIMIT cannot be used without specifying a trimming strategy")]
+    LimitWithoutThreshold,
+    #[error("ERR syntax error, XTRIM must be called with a trimming strategy")]
+    NoThreshold,
+    #[error("ERR syntax error, LIMIT cannot be used without the special ~ option")]
+    LimitOfExact,
+    #[error("ERR entries_added must be positive")]
+    NegativeEntriesAdded,
+    #[error("ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id")]
+    LastIdBelowRemoved,
+    #[error("ERR The ID specified in XSETID is smaller than the target stream top item")]
+    LastIdBelowEntry,
+    #[error("ERR The entries_added specified in XSETID is smaller than the target stream length")]
+    EntriesAddedBelowLength,
+    #[error("NOGROUP {}", what.escape_ascii())]
+    NoGroup { what: Box<[u8]> },
+    #[error("BUSYGROUP Consumer Group name already exists")]
+    GroupExists,
+    #[error("ERR value for ENTRIESREAD must be positive or -1")]
+    NegativeEntriesRead,
+    #[error(
+        "ERR The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to \
+         use the MKSTREAM option to create an empty stream automatically."
+    )]
+    NoStreamForGroup,
+    #[error("ERR name of a group or consumer is longer than {name_bytes_max} bytes ({name_bytes})")]
+    StreamNameTooLong {
+        name_bytes: usize,
+        name_bytes_max: usize,
+    },
+    #[error(
+        "ERR unknown subcommand or wrong number of arguments for '{}'. Try {command} HELP.",
+        subcommand.escape_ascii()
+    )]
+    SubcommandSyntax {
+        command: &'static str,
+        subcommand: Box<[u8]>,
+    },
+    #[error("ERR Invalid {what} argument for {command}")]
+    ClaimArgument {
+        what: &'static str,
+        command: &'static str,
+    },
+    #[error("ERR Unrecognized XCLAIM option '{}'", option.escape_ascii())]
+    ClaimOption { option: Box<[u8]> },
+    #[error(
+        "ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
+    )]
+    UnbalancedStreams,
+    #[error("ERR The GROUP option is only supported by XREADGROUP. You called XREAD instead.")]
+    GroupOfXread,
+    #[error("ERR The NOACK option is only supported by XREADGROUP. You called XREAD instead.")]
+    NoackOfXread,
+    #[error("ERR Missing GROUP option for XREADGROUP")]
+    MissingGroup,
+    #[error(
+        "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> \
+         <consumer> option."
+    )]
+    NewOfXread,
+    #[error(
+        "ERR The $ ID is meaningless in the context of XREADGROUP: you want to read the history of \
+         this consumer by specifying a proper ID, or use the > ID to get new messages. The $ ID \
+         would just return an empty result set."
+    )]
+    LastOfGroup,
+    #[error("ERR timeout is not an integer or out of range")]
+    TimeoutNotAnInteger,
+    #[error("UNBLOCKED the stream key no longer exists")]
+    StreamHasGone,
+    #[error("NOGROUP the consumer group this client was blocked on no longer exists")]
+    GroupHasGone,
+
     // Places.
     #[error("ERR invalid longitude,latitude pair {pair}")]
     InvalidPlace { pair: String },
@@ -307,7 +401,7 @@ pub enum CommandError {
     #[error("ERR height or width cannot be negative")]
     NegativeBox,
     #[error("ERR COUNT must be > 0")]
-    CountOfPlaces,
+    CountBelowOne,
     #[error("ERR the ANY argument requires COUNT argument")]
     AnyWithoutCount,
     #[error("ERR GEOSEARCHSTORE is not compatible with WITHDIST, WITHHASH and WITHCOORD options")]
@@ -423,11 +517,18 @@ fn without_err(error: &CommandError) -> String {
 }
 
 impl CommandError {
+    /// The error of a group that is not there, in these words.
+    pub(crate) fn no_group(words: &[&[u8]]) -> Self {
+        let what = words.concat().into();
+        Self::NoGroup { what }
+    }
+
     /// The error as a client reads it: parts of a request are repeated byte for byte.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         match self {
             Self::UnsupportedOption { option } => [b"ERR Unsupported option ", &**option].concat(),
+            Self::NoGroup { what } => [b"NOGROUP ", &**what].concat(),
             Self::InnerRequest { text } => text.to_vec(),
             other => other.to_string().into_bytes(),
         }

@@ -7,6 +7,9 @@
 //! write path (K2 one-write-path), so it does not matter which command wrote it. A change of trees
 //! (SWAPDB, a copy of the primary's) announces what is waited for there.
 //!
+//! A key may have several lines ([`Line`]): what one client reads from a stream is there for
+//! others, too, and each group of a stream has what it has not had. A write announces to all.
+//!
 //! Invariants:
 //! - **BL1 present-to-the-first** A blocking command takes nothing from a key while somebody is
 //!   ahead of it in that key's line (WQ2 first-come). Other commands do: LPOP after LPUSH gets the
@@ -21,7 +24,7 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-use pando_engine::TypeTag;
+use pando_engine::{BodyRef, RowTag, StreamId, StreamRef, TypeTag, ValueRef};
 use pando_sync::{Ticket, WaitingLines};
 
 use crate::clock::Microseconds;
@@ -32,6 +35,19 @@ pub(crate) struct Place {
     pub(crate) index: usize,
     pub(crate) tag: u8,
     pub(crate) key: Box<[u8]>,
+    /// Last, so that all lines of a key follow each other.
+    pub(crate) line: Line,
+}
+
+/// One of the lines of a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Line {
+    /// The only one: what is there is taken.
+    Only,
+    /// That of a group of a stream.
+    Group(Box<[u8]>),
+    /// That of one client, which takes nothing.
+    Own(u64),
 }
 
 impl Place {
@@ -40,14 +56,52 @@ impl Place {
             index,
             tag: tag as u8,
             key: key.into(),
+            line: Line::Only,
         }
+    }
+
+    pub(crate) fn with(self, line: Line) -> Self {
+        Self { line, ..self }
+    }
+
+    fn is_at(&self, other: &Self) -> bool {
+        (self.index, self.tag, &self.key) == (other.index, other.tag, &other.key)
     }
 }
 
-/// Whether clients may wait for values of this type.
-#[inline]
-pub(crate) const fn is_awaited(tag: TypeTag) -> bool {
-    matches!(tag, TypeTag::List | TypeTag::SortedSet | TypeTag::Stream)
+/// The types whose waiting clients a change of a key concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Awaited {
+    /// There is such a value.
+    pub(crate) value: Option<TypeTag>,
+    /// A stream has something new, or has lost a group, or is no longer there.
+    pub(crate) stream: bool,
+}
+
+impl Awaited {
+    #[inline]
+    pub(crate) fn by_change(old: Option<&ValueRef<'_>>, new: Option<&ValueRef<'_>>) -> Self {
+        let tag = |value: Option<&ValueRef<'_>>| value.map(ValueRef::tag);
+        let (was, is) = (tag(old), tag(new));
+        Self {
+            value: is.filter(|tag| matches!(tag, TypeTag::List | TypeTag::SortedSet)),
+            stream: (was == Some(TypeTag::Stream) || is == Some(TypeTag::Stream))
+                && StreamRef::differ_to_readers(old.and_then(stream), new.and_then(stream)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn types(self) -> impl Iterator<Item = TypeTag> {
+        let stream = self.stream.then_some(TypeTag::Stream);
+        self.value.into_iter().chain(stream)
+    }
+}
+
+fn stream<'v>(value: &ValueRef<'v>) -> Option<StreamRef<'v>> {
+    match value.body {
+        BodyRef::Row(RowTag::Stream, row) => Some(StreamRef::new(row)),
+        _ => None,
+    }
 }
 
 /// A command's place in line.
@@ -69,6 +123,8 @@ pub(crate) struct Blocked {
     pub(crate) until: Option<Microseconds>,
     /// Why it waits no longer, whatever the keys hold.
     pub(crate) ended: Option<Ended>,
+    /// See [`StreamWait::Behind`](crate::progress::StreamWait::Behind).
+    pub(crate) behind: Vec<StreamId>,
 }
 
 /// How a wait for keys has ended without them.
@@ -96,16 +152,22 @@ impl Lines {
         }
     }
 
-    /// A value was written; others can see it.
+    /// A value was written; others can see it. All lines of the key are told.
     #[inline]
     pub(crate) fn announce(&self, place: impl FnOnce() -> Place) {
-        self.waiting.announce(place, |client| self.wake(client));
+        let wake = |client| self.wake(client);
+        self.waiting.announce_each(place, Place::is_at, wake);
+    }
+
+    /// There may be something for the first in this line.
+    pub(crate) fn announce_in_line(&self, place: Place) {
+        self.waiting.announce(|| place, |client| self.wake(client));
     }
 
     /// These databases have other trees.
     pub(crate) fn announce_all(&self, indexes: &[usize]) {
         for place in self.waiting.places(|it| indexes.contains(&it.index)) {
-            self.announce(|| place);
+            self.announce_in_line(place);
         }
     }
 }

@@ -19,7 +19,7 @@
 use crate::clock::{Microseconds, Milliseconds};
 use std::ops::Range;
 
-use pando_engine::{LogEpoch, TypeTag};
+use pando_engine::{LogEpoch, StreamId, TypeTag};
 use pando_protocol::Reply;
 
 use crate::error::CommandError;
@@ -96,6 +96,17 @@ pub struct KeyWait {
     pub until: Option<Microseconds>,
     /// In a transaction, where it does not wait, its reply is a null instead of a null array.
     pub(crate) is_single: bool,
+    /// What it waits for in streams.
+    pub(crate) streams: Option<StreamWait>,
+}
+
+/// What a command waits for in streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StreamWait {
+    /// Entries behind these ids, one for each key (XREAD): `$` was the last id when it began.
+    Behind(Vec<StreamId>),
+    /// Entries that this group has not had (XREADGROUP).
+    Group(Box<[u8]>),
 }
 
 /// What WAIT and WAITAOF wait for.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_durability::log::LogSession;
-use pando_engine::{Key, LogEpoch, Point};
+use pando_engine::{Key, LogEpoch, Point, StreamId};
 
 use crate::clock::{Clock, Microseconds};
 #[cfg(test)]
@@ -55,6 +55,8 @@ pub(crate) struct SessionState {
     pub(crate) kept: Kept,
     /// The current command's place in the lines of its keys.
     pub(crate) in_line: InLine,
+    /// The ids behind which it reads streams, if it has waited.
+    pub(crate) waits_behind: Vec<StreamId>,
     /// Of the current run, on an engine whose runs are repeated (RR1 effects-once).
     pub(crate) effects: Option<Box<Effects>>,
 }

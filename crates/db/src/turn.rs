@@ -739,7 +739,7 @@ impl Database {
         if let Some(blocked) = client.blocked.take() {
             // It may have been woken for something (BL3 everyone-leaves).
             for place in self.lines.waiting.leave(blocked.ticket) {
-                self.lines.announce(|| place);
+                self.lines.announce_in_line(place);
             }
         }
     }

@@ -47,7 +47,8 @@ pub use value::mark;
 pub use value::{
     AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FieldsDraft, FieldsIter,
     FieldsRef, FlatString, HashBody, HashDraft, HashIter, HashRef, ListDraft, ListIter, ListRef,
-    NewValue, PackedRow, RowTag, SortedDraft, SortedIter, SortedRef, StringBody, StringRef,
-    TypeTag, ValueRef, WideRow,
+    NewValue, PackedRow, RowTag, STREAM_NAME_BYTES_MAX, SortedDraft, SortedIter, SortedRef,
+    StreamConsumer, StreamDraft, StreamGroup, StreamHead, StreamId, StreamPending, StreamRef,
+    StreamStrings, StringBody, StringRef, TypeTag, ValueRef, WideRow, push_stream_string,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

@@ -154,6 +154,37 @@ impl<P: Ord + Clone> WaitingLines<P> {
     /// (WQ3). One fence and one load when nobody waits.
     #[inline]
     pub fn announce(&self, place: impl FnOnce() -> P, wake: impl FnOnce(u64)) {
+        if self.is_awaited() {
+            self.wake_first(&place(), wake);
+        }
+    }
+
+    /// Something was published that concerns several places, which follow each other in their
+    /// order: wakes the first in line at each of them, from this one on.
+    #[inline]
+    pub fn announce_each(
+        &self,
+        from: impl FnOnce() -> P,
+        concerns: impl Fn(&P, &P) -> bool,
+        wake: impl Fn(u64),
+    ) {
+        if self.is_awaited() {
+            let from = from();
+            let places = {
+                let state = lock(&self.state);
+                let places = state.lines.range(from.clone()..).map(|(place, _)| place);
+                let places = places.take_while(|place| concerns(&from, place));
+                places.cloned().collect::<Vec<_>>()
+            };
+            for place in &places {
+                self.wake_first(place, &wake);
+            }
+        }
+    }
+
+    /// Whether anybody may wait for what was just published.
+    #[inline]
+    fn is_awaited(&self) -> bool {
         // Pairs with the fence in `enter`: without it, the load could come before the publication,
         // and miss a waiter that has missed the publication (WQ1).
         #[cfg(not(all(test, loom)))]
@@ -162,9 +193,7 @@ impl<P: Ord + Clone> WaitingLines<P> {
         if !tests::is_fault_planted() {
             fence(Ordering::SeqCst);
         }
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.wake_first(&place(), wake);
-        }
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     #[cold]
@@ -233,6 +262,27 @@ mod unit {
         assert_eq!(lines.places(|place| *place == "a"), ["a"]);
         assert!(lines.leave(second).is_empty() && lines.leave(third).is_empty());
         assert!(lines.is_empty() && lock(&lines.state).lines.is_empty());
+    }
+
+    #[test]
+    fn each_line_of_a_kind_is_woken() {
+        let lines = WaitingLines::<(char, u8)>::default();
+        let places = [('a', 0), ('b', 0), ('b', 1), ('b', 1), ('b', 2), ('c', 0)];
+        for (owner, place) in (0..).zip(places) {
+            lines.enter(owner, vec![place]);
+        }
+        let woken = RefCell::new(Vec::new());
+        let announce = |from| {
+            let is_of = |from: &(char, u8), place: &(char, u8)| from.0 == place.0;
+            lines.announce_each(|| from, is_of, |owner| woken.borrow_mut().push(owner));
+        };
+        announce(('b', 0));
+        assert_eq!(*woken.borrow(), [1, 2, 4]);
+        announce(('b', 0));
+        announce(('d', 0));
+        assert_eq!(*woken.borrow(), [1, 2, 4], "WQ3");
+        announce(('c', 0));
+        assert_eq!(*woken.borrow(), [1, 2, 4, 5]);
     }
 
     /// Pushers and takers on threads of their own: everything is taken, and nobody is left asleep

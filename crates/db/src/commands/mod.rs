@@ -18,6 +18,7 @@ mod picks;
 mod scanning;
 mod sets;
 mod sorted;
+mod streams;
 mod strings;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -52,6 +53,7 @@ pub(crate) fn execute(
         K::List(command) => lists::execute(command, keyspace, request, reply),
         K::Set(command) => sets::execute(command, keyspace, request, reply),
         K::Geo(command) => geo::execute(command, keyspace, request, reply),
+        K::Stream(command) => streams::execute(command, keyspace, request, reply),
         K::Sorted(command) => sorted::execute(command, keyspace, request, reply),
         K::Ordered(command) => ordered::execute(command, keyspace, request, reply),
         K::Database(command) => databases::execute(command, keyspace, request, reply),

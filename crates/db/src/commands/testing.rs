@@ -311,3 +311,27 @@ fn a_shell_speaks_to_a_database() {
     other.speak(RespVersion::Resp3);
     other.check(&[("EXEC", "_"), ("DBSIZE", ":1")]);
 }
+
+/// Executes a line; `None` when it waits.
+pub(crate) fn try_line(shell: &mut Shell, line: &str) -> Option<String> {
+    let (reply, progress) = shell.begin(words(line));
+    match progress {
+        Progress::Done => Some(
+            String::from_utf8_lossy(&reply)
+                .trim_end()
+                .replace("\r\n", " "),
+        ),
+        Progress::Waits(Wait::Keys(_)) => {
+            assert!(reply.is_empty(), "it has done nothing");
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A shell whose client has this number.
+pub(crate) fn client(shell: &Shell, id: u64) -> Shell {
+    let mut other = shell.connect();
+    other.client().id = id;
+    other
+}

@@ -9,7 +9,7 @@ use pando_protocol::number;
 use crate::clock::Microseconds;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-use crate::progress::{KeyWait, Progress, Wait};
+use crate::progress::{KeyWait, Progress, StreamWait, Wait};
 
 const MILLISECONDS_PER_SECOND: f64 = 1000.0;
 
@@ -26,9 +26,24 @@ pub(crate) fn until(
     if milliseconds < 0.0 {
         return Err(CommandError::TimeoutNegative);
     }
+    Ok(from_now(keyspace, milliseconds as u64))
+}
+
+/// The same by a timeout in milliseconds.
+pub(crate) fn until_ms(
+    keyspace: &Keyspace<'_>,
+    milliseconds: &[u8],
+) -> Result<Option<Microseconds>, CommandError> {
+    let milliseconds = number::parse_i64(milliseconds);
+    let milliseconds = milliseconds.ok_or(CommandError::TimeoutNotAnInteger)?;
+    let milliseconds = u64::try_from(milliseconds).map_err(|_| CommandError::TimeoutNegative)?;
+    Ok(from_now(keyspace, milliseconds))
+}
+
+fn from_now(keyspace: &Keyspace<'_>, milliseconds: u64) -> Option<Microseconds> {
     let now = keyspace.now_exactly();
-    let microseconds = (milliseconds as u64).saturating_mul(1000);
-    Ok((microseconds > 0).then(|| Microseconds(now.0.saturating_add(microseconds))))
+    let microseconds = milliseconds.saturating_mul(1000);
+    (microseconds > 0).then(|| Microseconds(now.0.saturating_add(microseconds)))
 }
 
 /// The command waits for a value of this type at one of the keys that these arguments name. Nothing
@@ -44,5 +59,22 @@ pub(crate) fn for_keys(
         keys,
         until,
         is_single,
+        streams: None,
+    }))
+}
+
+/// The command waits for entries of one of the streams that these arguments name: behind these ids,
+/// or such that this group has not had.
+pub(crate) fn for_entries(
+    keys: Range<usize>,
+    until: Option<Microseconds>,
+    streams: StreamWait,
+) -> Progress {
+    Progress::Waits(Wait::Keys(KeyWait {
+        tag: TypeTag::Stream,
+        keys,
+        until,
+        is_single: false,
+        streams: Some(streams),
     }))
 }

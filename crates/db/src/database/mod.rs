@@ -203,6 +203,7 @@ impl Database {
                 None => Kept::ByNone,
             },
             in_line: InLine::default(),
+            waits_behind: Vec::new(),
             effects: None,
         })
     }

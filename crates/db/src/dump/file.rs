@@ -285,6 +285,7 @@ impl<'r> DumpFile<'r> {
                 }
                 Ok(())
             }
+            kind::STREAM | kind::STREAM_COUNTED | kind::STREAM_ACTIVE => self.stream(kind),
             kind::HASH => {
                 let pairs = self.length()?;
                 self.strings(self.times(pairs, 2)?)
@@ -311,7 +312,6 @@ impl<'r> DumpFile<'r> {
     fn other(&mut self, kind: u8) -> Result<(), FileError> {
         match kind {
             7 => self.module(),
-            15 | 19 | 21 => self.stream(kind),
             // One packed string.
             _ => self.string(),
         }
@@ -338,10 +338,10 @@ impl<'r> DumpFile<'r> {
         self.strings(self.times(blocks, 2)?)?;
         // How many entries, and the last one's number; in later versions the first, the last
         // deleted, and how many were ever added.
-        self.lengths(if kind == 15 { 3 } else { 8 })?;
+        self.lengths(if kind == kind::STREAM { 3 } else { 8 })?;
         for _ in 0..self.length()? {
             self.string()?;
-            self.lengths(if kind == 15 { 2 } else { 3 })?;
+            self.lengths(if kind == kind::STREAM { 2 } else { 3 })?;
             for _ in 0..self.length()? {
                 // Number and time of a delivery, and how often.
                 self.pass(16 + 8)?;
@@ -349,7 +349,7 @@ impl<'r> DumpFile<'r> {
             }
             for _ in 0..self.length()? {
                 self.string()?;
-                self.pass(if kind == 21 { 16 } else { 8 })?;
+                self.pass(if kind == kind::STREAM_ACTIVE { 16 } else { 8 })?;
                 let pending = self.length()?;
                 self.pass(self.times(pending, 16)?)?;
             }
@@ -484,6 +484,9 @@ fn is_taken(kind: u8) -> bool {
             | kind::SORTED
             | kind::SORTED_ZIPLIST
             | kind::SORTED_LISTPACK
+            | kind::STREAM
+            | kind::STREAM_COUNTED
+            | kind::STREAM_ACTIVE
     )
 }
 

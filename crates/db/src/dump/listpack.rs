@@ -19,6 +19,7 @@
 //! | 11110000 | a string whose length is in the next 4 bytes, little-endian |
 //! | 11110001 to 11110100 | a signed integer in the next 2, 3, 4, 8 bytes, little-endian |
 
+use pando_engine::push_stream_string;
 use pando_protocol::number;
 
 use super::{Elements, PayloadError};
@@ -64,15 +65,24 @@ impl Writer {
 
     /// Appends a string, as an integer if it is the canonical text of one.
     pub(super) fn push(&mut self, string: &[u8]) {
-        let start = self.out.len();
         let integer = match string.len() {
             1..=INTEGER_TEXT_BYTES_MAX => number::parse_i64(string),
             _ => None,
         };
         match integer {
-            Some(value) => self.integer(value),
-            None => self.string(string),
+            Some(value) => self.push_integer(value),
+            None => self.element(|writer| writer.string(string)),
         }
+    }
+
+    /// Appends an integer.
+    pub(super) fn push_integer(&mut self, value: i64) {
+        self.element(|writer| writer.integer(value));
+    }
+
+    fn element(&mut self, write: impl FnOnce(&mut Self)) {
+        let start = self.out.len();
+        write(self);
         self.back_length(self.out.len() - start);
         self.count += 1;
     }
@@ -154,6 +164,14 @@ pub(super) enum Element<'b> {
 }
 
 impl Element<'_> {
+    /// Appends the element to an entry of a stream.
+    pub(super) fn push_to(&self, entry: &mut Vec<u8>) {
+        match self {
+            Element::Integer(value) => push_stream_string(entry, value.to_string().as_bytes()),
+            Element::String(string) => push_stream_string(entry, string),
+        }
+    }
+
     /// Shows the element as a string.
     pub(super) fn show(&self, visit: &mut dyn FnMut(&[u8]) -> Elements) -> Elements {
         match self {
@@ -165,17 +183,57 @@ impl Element<'_> {
 
 /// Shows the elements of `block` in order.
 pub(super) fn elements(block: &[u8], visit: &mut dyn FnMut(&[u8]) -> Elements) -> Elements {
-    let malformed = |offset| Err(PayloadError::Malformed { offset });
-    let Some((header, _)) = block.split_first_chunk::<HEADER_BYTES>() else {
-        return malformed(0);
-    };
-    let bytes = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-    let expected = u16::from_le_bytes([header[4], header[5]]);
-    if bytes as usize != block.len() {
-        return malformed(0);
+    let mut walk = Walk::new(block)?;
+    while let Some(element) = walk.next()? {
+        element.show(visit)?;
     }
-    let (mut at, mut count) = (HEADER_BYTES, 0);
-    while block.get(at).is_some_and(|head| *head != END) {
+    Ok(())
+}
+
+/// A walk over the elements of a block, which are checked on the way.
+pub(super) struct Walk<'b> {
+    block: &'b [u8],
+    at: usize,
+    expected: u16,
+    count: usize,
+}
+
+impl<'b> Walk<'b> {
+    pub(super) fn new(block: &'b [u8]) -> Result<Self, PayloadError> {
+        let Some((header, _)) = block.split_first_chunk::<HEADER_BYTES>() else {
+            return Err(PayloadError::Malformed { offset: 0 });
+        };
+        let bytes = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+        let expected = u16::from_le_bytes([header[4], header[5]]);
+        if bytes as usize != block.len() {
+            return Err(PayloadError::Malformed { offset: 0 });
+        }
+        Ok(Self {
+            block,
+            at: HEADER_BYTES,
+            expected,
+            count: 0,
+        })
+    }
+
+    /// Where it is in the block.
+    pub(super) fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// The next element; none at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Element<'b>>, PayloadError> {
+        let (block, at) = (self.block, self.at);
+        let malformed = |offset| Err(PayloadError::Malformed { offset });
+        if block.get(at).is_none_or(|head| *head == END) {
+            let counted =
+                self.expected == COUNT_UNKNOWN || usize::from(self.expected) == self.count;
+            return if at + 1 == block.len() && counted {
+                Ok(None)
+            } else {
+                malformed(at)
+            };
+        }
         let Some((element, length)) = element(&block[at..]) else {
             return malformed(at);
         };
@@ -184,15 +242,9 @@ pub(super) fn elements(block: &[u8], visit: &mut dyn FnMut(&[u8]) -> Elements) -
         if back_length.map(read_back_length) != Some(length) {
             return malformed(at + length);
         }
-        element.show(visit)?;
-        at += length + behind;
-        count += 1;
-    }
-    let counted = expected == COUNT_UNKNOWN || usize::from(expected) == count;
-    if at + 1 == block.len() && counted {
-        Ok(())
-    } else {
-        malformed(at)
+        self.at += length + behind;
+        self.count += 1;
+        Ok(Some(element))
     }
 }
 

@@ -28,7 +28,8 @@ use std::num::NonZero;
 use pando_engine::limits::{COLUMN_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{
     Attributes, Body, BodyRef, Chunked, Deadline, FieldsRef, HashBody, HashDraft, HashRef, ListRef,
-    NewValue, PackedRow, RowTag, SortedDraft, SortedRef, StringBody, StringRef, TypeTag, ValueRef,
+    NewValue, PackedRow, RowTag, SortedDraft, SortedRef, StreamRef, StringBody, StringRef, TypeTag,
+    ValueRef,
 };
 
 use super::bytes::{Input, Malformed, Sink, malformed};
@@ -296,6 +297,7 @@ fn take_fields<'a>(
         }
         last = Some(field);
         let is_sorted = tag == RowTag::SortedSet;
+        let is_stream = tag == RowTag::Stream;
         match kind {
             SET => {
                 let value = input.string(COLUMN_BYTES_MAX)?;
@@ -305,9 +307,18 @@ fn take_fields<'a>(
                 if tag == RowTag::TimedHash && !FieldsRef::is_column(field, value) {
                     return malformed("a hash with deadlines has another column");
                 }
+                if is_stream && !StreamRef::is_column(field, value) {
+                    return malformed("a stream has another column");
+                }
+            }
+            SET_LARGE if is_stream && !StreamRef::is_large_column(field) => {
+                return malformed("a stream has another large column");
             }
             SET_LARGE if !is_sorted => {
                 take_pieces(input)?;
+            }
+            GONE if is_stream && !StreamRef::is_name(field) => {
+                return malformed("a stream has no such column");
             }
             GONE if change && (!is_sorted || SortedDraft::is_name(field)) => {}
             _ => return malformed("a field has a kind that this version does not know"),
@@ -390,7 +401,8 @@ fn is_sound(tag: RowTag, row: &PackedRow) -> bool {
         RowTag::List => ListRef::is_sound(row),
         RowTag::SortedSet => SortedRef::is_sound(row),
         RowTag::TimedHash => FieldsRef::is_sound(row),
-        RowTag::Hash | RowTag::Set | RowTag::Stream => true,
+        RowTag::Stream => StreamRef::is_sound(row),
+        RowTag::Hash | RowTag::Set => true,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
 use crate::encoding::Thresholds;
 use crate::error::CommandError;
-use crate::lines::{InLine, Place};
+use crate::lines::{InLine, Line, Place};
 use crate::memory::Accesses;
 use crate::options::Options;
 use crate::session_state::SessionState;
@@ -213,13 +213,28 @@ impl<'t> Keyspace<'t> {
     /// Whether the current command may take something from a key: nobody who waits for a value of
     /// this type is ahead of it (BL1 present-to-the-first).
     pub(crate) fn is_first(&self, tag: TypeTag, key: &[u8]) -> bool {
+        self.is_first_at(|| Place::new(self.index, tag, key))
+    }
+
+    /// The same for what a group has not had of a stream.
+    pub(crate) fn is_first_of_group(&self, key: &[u8], group: &[u8]) -> bool {
+        let place = || Place::new(self.index, TypeTag::Stream, key);
+        self.is_first_at(|| place().with(Line::Group(group.into())))
+    }
+
+    /// Whether the current command has waited for its keys.
+    pub(crate) fn has_waited(&self) -> bool {
+        matches!(self.session.in_line, InLine::At(_))
+    }
+
+    fn is_first_at(&self, place: impl FnOnce() -> Place) -> bool {
         let waiting = &self.database.lines.waiting;
         let ticket = match self.session.in_line {
             InLine::Aside => return true,
             InLine::New => None,
             InLine::At(ticket) => Some(ticket),
         };
-        waiting.is_empty() || waiting.is_first(&Place::new(self.index, tag, key), ticket)
+        waiting.is_empty() || waiting.is_first(&place(), ticket)
     }
 
     /// Shows the key's value (K1) and counts nothing.

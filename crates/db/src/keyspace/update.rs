@@ -13,7 +13,7 @@ use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
 use crate::expiry::{Of, Replaced};
 use crate::limits;
-use crate::lines::{Place, is_awaited};
+use crate::lines::{Awaited, Place};
 use crate::statistics::add;
 
 /// What a commit did.
@@ -30,8 +30,8 @@ struct Effects {
     deadline_changed: bool,
     /// The same for the earliest deadline of its fields.
     field_deadline_changed: bool,
-    /// The type of the new value, if clients may wait for it.
-    awaited: Option<TypeTag>,
+    /// What clients may wait for.
+    awaited: Awaited,
     replaced: Option<Deadline>,
     replaced_of_field: Option<Deadline>,
     now: Milliseconds,
@@ -92,7 +92,7 @@ impl CommitHook for Hook<'_> {
         let of_field = |value: Option<ValueRef<'_>>| value.and_then(|it| Of::Field.deadline(&it));
         effects.replaced_of_field = of_field(old);
         effects.field_deadline_changed = effects.replaced_of_field != of_field(new);
-        effects.awaited = new.map(|new| new.tag()).filter(|tag| is_awaited(*tag));
+        effects.awaited = Awaited::by_change(old.as_ref(), new.as_ref());
         effects.replaced = replaced;
         effects.expired = old.is_some_and(|old| is_expired(&old, effects.now));
         if new.is_none() || effects.expired {
@@ -222,7 +222,7 @@ impl Keyspace<'_> {
         if effects.field_deadline_changed {
             self.follow_deadline(key, (Of::Field, effects.replaced_of_field));
         }
-        if let Some(tag) = effects.awaited {
+        for tag in effects.awaited.types() {
             self.announce(key, tag);
         }
     }

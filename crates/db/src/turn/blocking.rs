@@ -9,8 +9,8 @@ use crate::client::Client;
 use crate::database::Database;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-use crate::lines::{Blocked, Ended, InLine, Place};
-use crate::progress::{KeyWait, Progress, Wait};
+use crate::lines::{Blocked, Ended, InLine, Line, Place};
+use crate::progress::{KeyWait, Progress, StreamWait, Wait};
 
 impl Turn<'_> {
     /// Runs a blocking command outside of EXEC, for the first time or again.
@@ -39,6 +39,9 @@ impl Turn<'_> {
             }
             Some((ticket, None)) => {
                 self.database.lines.waiting.arm(ticket);
+                if let Some(blocked) = blocked {
+                    self.session.waits_behind.clone_from(&blocked.behind);
+                }
                 InLine::At(ticket)
             }
         };
@@ -69,13 +72,21 @@ impl Turn<'_> {
 
     fn enter_lines(&mut self, client: &mut Client, request: Request<'_>, wait: &KeyWait) {
         let keys = wait.keys.clone().map(|index| request.arg(index));
-        let places = keys.map(|key| Place::new(client.index(), wait.tag, key));
+        let (line, behind) = match &wait.streams {
+            None => (Line::Only, Vec::new()),
+            Some(StreamWait::Behind(ids)) => (Line::Own(client.id), ids.clone()),
+            Some(StreamWait::Group(group)) => (Line::Group(group.clone()), Vec::new()),
+        };
+        let place = |key| Place::new(client.index(), wait.tag, key).with(line.clone());
+        let places = keys.map(place);
         let ticket = (self.database.lines.waiting).enter(client.id, places.collect());
         self.session.in_line = InLine::At(ticket);
+        self.session.waits_behind.clone_from(&behind);
         client.blocked = Some(Box::new(Blocked {
             ticket,
             until: wait.until,
             ended: None,
+            behind,
         }));
     }
 
@@ -91,7 +102,7 @@ impl Turn<'_> {
                 value.is_some_and(|value| value.tag() as u8 == place.tag)
             };
             if keyspace.look(&place.key, is_there) {
-                lines.announce(|| place);
+                lines.announce_in_line(place);
             }
         }
     }

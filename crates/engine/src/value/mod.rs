@@ -25,6 +25,7 @@ mod list;
 pub mod mark;
 mod row;
 mod sorted;
+mod stream;
 mod string;
 mod wide;
 
@@ -44,6 +45,10 @@ pub use list::{ListDraft, ListIter, ListRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
 pub use sorted::{SortedDraft, SortedIter, SortedRef};
+pub use stream::{
+    STREAM_NAME_BYTES_MAX, StreamConsumer, StreamDraft, StreamGroup, StreamHead, StreamId,
+    StreamPending, StreamRef, StreamStrings, push_stream_string,
+};
 pub use string::{FlatString, StringBody, StringRef};
 pub use wide::WideRow;
 
@@ -100,7 +105,7 @@ pub enum RowTag {
     Set = TypeTag::Set as u8,
     /// See [`SortedRef`].
     SortedSet = TypeTag::SortedSet as u8,
-    /// See [`TypeTag::Stream`].
+    /// See [`StreamRef`].
     Stream = TypeTag::Stream as u8,
     /// See [`FieldsRef`].
     TimedHash = TypeTag::TimedHash as u8,

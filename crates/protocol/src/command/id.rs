@@ -14,7 +14,7 @@
 use super::table::{
     BitmapCommand, ConnectionCommand, DatabaseCommand, GeoCommand, HashCommand, HostCommand,
     HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
-    StringCommand,
+    StreamCommand, StringCommand,
 };
 
 /// Names a command.
@@ -42,12 +42,13 @@ pub enum KeyspaceCommand {
     Set(SetCommand),
     Sorted(SortedCommand),
     Geo(GeoCommand),
+    Stream(StreamCommand),
     Database(DatabaseCommand),
 }
 
 impl CommandId {
     /// How many there are.
-    pub(super) const COUNT: usize = (FIRST_GEO + GeoCommand::COUNT) as usize;
+    pub(super) const COUNT: usize = (FIRST_STREAM + StreamCommand::COUNT) as usize;
 
     /// Its place in [`super::all`].
     #[must_use]
@@ -67,6 +68,7 @@ impl CommandId {
             Self::Keyspace(K::Set(command)) => FIRST_SET + command as u8,
             Self::Keyspace(K::Sorted(command)) => FIRST_SORTED + command as u8,
             Self::Keyspace(K::Geo(command)) => FIRST_GEO + command as u8,
+            Self::Keyspace(K::Stream(command)) => FIRST_STREAM + command as u8,
         }
     }
 }
@@ -83,6 +85,7 @@ const FIRST_LIST: u8 = FIRST_ORDERED + OrderedCommand::COUNT;
 const FIRST_SET: u8 = FIRST_LIST + ListCommand::COUNT;
 const FIRST_SORTED: u8 = FIRST_SET + SetCommand::COUNT;
 const FIRST_GEO: u8 = FIRST_SORTED + SortedCommand::COUNT;
+const FIRST_STREAM: u8 = FIRST_GEO + GeoCommand::COUNT;
 
 /// Declares a family: its commands in the order of its table, and its place in [`CommandId`].
 macro_rules! family {

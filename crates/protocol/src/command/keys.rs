@@ -453,6 +453,11 @@ mod tests {
             ),
             ("SORT a STORE", "a:RO+access"),
             ("SORT_RO a STORE b", "a:RO+access"),
+            ("XREAD COUNT 2 streams a b 0 0", "a:RO+access b:RO+access"),
+            ("XREAD STREAMS streams 0", "streams:RO+access"),
+            ("XREAD COUNT 2 BLOCK 1", ""),
+            ("XREADGROUP GROUP g streams STREAMS a >", "a:RO+access"),
+            ("XGROUP CREATE a g $", "a:RW+insert"),
         ] {
             assert_eq!(uses(line), keys, "{line}");
         }

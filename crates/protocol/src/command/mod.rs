@@ -30,6 +30,6 @@ pub use spec::{Categories, Category, Change, CommandSpec, Deprecation, Flag, Fla
 pub use table::{
     BitmapCommand, ConnectionCommand, DatabaseCommand, GeoCommand, HashCommand, HostCommand,
     HyperloglogCommand, KeyCommand, ListCommand, OrderedCommand, SetCommand, SortedCommand,
-    StringCommand,
+    StreamCommand, StringCommand,
 };
 pub use unbuilt::{is_unbuilt, told};

@@ -20,7 +20,7 @@ had the command, or an option of it, unless they say otherwise.
 ";
 
 /// The chapters, in page order, with what their commands have in common.
-const CHAPTERS: [(Group, &str, &str); 15] = [
+const CHAPTERS: [(Group, &str, &str); 16] = [
     (Group::Connection, "Connection", ""),
     (Group::Generic, "Keys", ""),
     (Group::String, "Strings", ""),
@@ -31,6 +31,7 @@ const CHAPTERS: [(Group, &str, &str); 15] = [
     (Group::Set, "Sets", ""),
     (Group::Sortedset, "Sorted sets", ""),
     (Group::Geo, "Places", ""),
+    (Group::Stream, "Streams", ""),
     (Group::Ordered, "Ranges of keys", ORDERED),
     (Group::Transactions, "Transactions", ""),
     (Group::Server, "Server", ""),

@@ -240,8 +240,8 @@ mod tests {
             )
         );
         assert_eq!(
-            refuse(&[b"XAck", b"k", b"v"]),
-            "ERR unknown command 'XAck': not supported yet, with args beginning with: 'k' 'v' "
+            refuse(&[b"VAdd", b"k", b"v"]),
+            "ERR unknown command 'VAdd': not supported yet, with args beginning with: 'k' 'v' "
         );
         for command in [&[&b"SYNC"[..]][..], &[b"psync", b"?", b"-1"]] {
             let text = refuse(command);

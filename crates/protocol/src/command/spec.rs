@@ -197,6 +197,7 @@ pub enum Group {
     Server,
     Set,
     Sortedset,
+    Stream,
     String,
     Transactions,
 }
@@ -219,6 +220,7 @@ impl Group {
             Group::Server => "server",
             Group::Set => "set",
             Group::Sortedset => "sorted-set",
+            Group::Stream => "stream",
             Group::String => "string",
             Group::Transactions => "transactions",
         }

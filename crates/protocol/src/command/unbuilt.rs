@@ -12,11 +12,7 @@ use super::{CommandSpec, all};
 
 /// Chapters, and the names in each, in lower case and in order.
 pub(super) const CHAPTERS: &[(&str, &str)] = &[
-    (
-        "Streams",
-        "xack xackdel xadd xautoclaim xcfgset xclaim xdel xdelex xgroup xinfo xlen xpending \
-         xrange xread xreadgroup xrevrange xsetid xtrim",
-    ),
+    ("Streams", "xackdel xcfgset xdelex"),
     (
         "Vectors",
         "vadd vcard vdim vemb vgetattr vinfo vismember vlinks vrandmember vrange vrem \

@@ -23,6 +23,8 @@ pub(super) enum Compare {
     ScanReply,
     /// A whole SSCAN in one reply: cursor 0 and members in any order.
     MembersReply,
+    /// Everything but the times of what is pending in streams, and how streams are cut.
+    Timeless,
     /// A SCAN followed to its end: the set of keys.
     Scan,
     /// A DUMP restored on the other server: the value.
@@ -60,6 +62,7 @@ pub(super) fn agree(compare: Compare, ours: &Value, theirs: &Value) -> bool {
             }
             _ => false,
         },
+        Compare::Timeless => timeless(ours) == timeless(theirs),
         Compare::Shape => shape(ours) == shape(theirs),
         Compare::MembersReply => match (ours, theirs) {
             (Value::Array(ours), Value::Array(theirs)) if ours.len() == 2 && theirs.len() == 2 => {
@@ -73,6 +76,54 @@ pub(super) fn agree(compare: Compare, ours: &Value, theirs: &Value) -> bool {
             }
             _ => false,
         },
+    }
+}
+
+/// The same without what two servers have of their own.
+fn timeless(value: &Value) -> Value {
+    const OWN: [&[u8]; 4] = [
+        b"idle",
+        b"seen-time",
+        b"radix-tree-keys",
+        b"radix-tree-nodes",
+    ];
+    let is_own =
+        |name: Option<&Value>| matches!(name, Some(Value::Bulk(name)) if OWN.contains(&&name[..]));
+    match value {
+        Value::Array(elements) => {
+            let mut elements: Vec<_> = elements.to_vec();
+            for index in 1..elements.len() {
+                if is_own(elements.get(index - 1)) {
+                    elements[index] = Value::Integer(0);
+                }
+            }
+            // An id, perhaps a consumer, when it was delivered, and how often.
+            match &mut elements[..] {
+                [Value::Bulk(_), time @ Value::Integer(_), Value::Integer(_)]
+                | [
+                    Value::Bulk(_),
+                    Value::Bulk(_),
+                    time @ Value::Integer(_),
+                    Value::Integer(_),
+                ] => {
+                    *time = Value::Integer(0);
+                }
+                _ => {}
+            }
+            Value::Array(elements.iter().map(timeless).collect())
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.iter().map(|(name, value)| {
+                let value = if is_own(Some(name)) {
+                    Value::Integer(0)
+                } else {
+                    timeless(value)
+                };
+                (name.clone(), value)
+            });
+            Value::Map(pairs.collect())
+        }
+        other => other.clone(),
     }
 }
 

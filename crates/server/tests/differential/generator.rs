@@ -7,6 +7,7 @@ mod lists;
 mod places;
 mod sets;
 mod sort;
+mod streams;
 
 use fastrand::Rng;
 
@@ -23,6 +24,8 @@ pub(super) struct Generator {
     random: Rng,
     /// Whether MULTI was the last of MULTI, EXEC and DISCARD.
     in_multi: bool,
+    /// The time of the next entries of streams.
+    stream_ms: u64,
 }
 
 const KEYS: usize = 24;
@@ -31,12 +34,12 @@ const KEYS: usize = 24;
 const FAR_MS: u64 = 4_102_444_800_000;
 
 /// What SCAN asks for.
-const TYPES: [&str; 5] = ["string", "hash", "list", "set", "zset"];
+const TYPES: [&str; 6] = ["string", "hash", "list", "set", "zset", "stream"];
 
 type Family = fn(&mut Generator) -> Step;
 
 /// Families with their weights.
-const FAMILIES: [(u32, Family); 15] = [
+const FAMILIES: [(u32, Family); 16] = [
     (30, Generator::string),
     (14, Generator::number),
     (14, Generator::bitmap),
@@ -45,6 +48,7 @@ const FAMILIES: [(u32, Family); 15] = [
     (30, Generator::list),
     (24, Generator::set_of_members),
     (40, Generator::sorted_set),
+    (40, Generator::stream),
     (10, Generator::place_command),
     (14, Generator::sort),
     (20, Generator::key),
@@ -67,6 +71,7 @@ impl Generator {
         Self {
             random: Rng::with_seed(seed),
             in_multi: false,
+            stream_ms: 1,
         }
     }
 
@@ -149,6 +154,7 @@ impl Generator {
                 arguments.push(b"1000".to_vec());
             }
         }
+        streams::tame(&name, arguments);
         // WITHSCORE is newer than the peer.
         if [&b"zrank"[..], b"zrevrank"].contains(&&name[..]) {
             arguments.truncate(3);
@@ -191,7 +197,7 @@ impl Generator {
     /// A key; strings, numbers and hashes prefer keys of their own, so that types meet sometimes.
     fn key_of(&mut self, kind: u8) -> Vec<u8> {
         let kind = if self.one_in(12) {
-            self.pick(b"snhbpezl")
+            self.pick(b"snhbpezlx")
         } else {
             kind
         };
@@ -206,7 +212,7 @@ impl Generator {
     }
 
     fn any_key(&mut self) -> Vec<u8> {
-        let kind = self.pick(b"snhbpezl");
+        let kind = self.pick(b"snhbpezlx");
         self.key_of(kind)
     }
 

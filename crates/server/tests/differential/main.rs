@@ -358,6 +358,10 @@ impl Run {
             Value::Simple(kind) if kind == b"set" => {
                 self.both(&[b"SMEMBERS", key], Compare::Unordered);
             }
+            Value::Simple(kind) if kind == b"stream" => {
+                let full: &[&[u8]] = &[b"XINFO", b"STREAM", key, b"FULL", b"COUNT", b"0"];
+                self.both(full, Compare::Timeless);
+            }
             Value::Simple(kind) if kind == b"zset" => {
                 self.both(
                     &[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],

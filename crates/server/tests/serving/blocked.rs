@@ -166,3 +166,64 @@ fn no_job_is_lost_or_taken_twice() {
     });
     assert!(taken.iter().all(|count| count.load(Ordering::Relaxed) == 1));
 }
+
+/// Consumers of a group share the entries of a stream, each of which is delivered once; readers get
+/// all of them, in order; nobody sleeps while there is one.
+#[test]
+fn entries_are_delivered_once_and_read_by_all() {
+    const CONSUMERS: usize = 9;
+    const READERS: usize = 3;
+    const ENTRIES: usize = 1_500;
+    let server = TestServer::start(&["--threads", "3"]);
+    let taken: Vec<AtomicUsize> = (0..=ENTRIES).map(|_| AtomicUsize::new(0)).collect();
+    let left = AtomicUsize::new(ENTRIES);
+    let mut admin = server.connect();
+    admin.ask(&["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"], "+OK\r\n");
+    std::thread::scope(|scope| {
+        for consumer in 0..CONSUMERS {
+            let (server, taken, left) = (&server, &taken, &left);
+            scope.spawn(move || {
+                let mut wire = server.connect();
+                loop {
+                    let name = format!("c{consumer}");
+                    wire.send(format!(
+                        "XREADGROUP GROUP g {name} COUNT 1 BLOCK 60000 STREAMS s >\r\n"
+                    ));
+                    let first = wire.line();
+                    if first.starts_with("-NOGROUP") {
+                        return;
+                    }
+                    assert_eq!(first, "*1", "a consumer slept while there were entries");
+                    let lines: Vec<String> = (0..12).map(|_| wire.line()).collect();
+                    let entry: usize = lines[11].parse().expect("a number");
+                    taken[entry].fetch_add(1, Ordering::Relaxed);
+                    left.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for _ in 0..READERS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut wire = server.connect();
+                for last in 0..ENTRIES {
+                    wire.send(format!("XREAD COUNT 1 BLOCK 60000 STREAMS s {last}\r\n"));
+                    let lines: Vec<String> = (0..13).map(|_| wire.line()).collect();
+                    assert_eq!(lines[12], (last + 1).to_string(), "{lines:?}");
+                }
+            });
+        }
+        let mut wire = server.connect();
+        for entry in 1..=ENTRIES {
+            wire.send(format!("XADD s {entry} number {entry}\r\n"));
+            wire.line();
+            wire.line();
+        }
+        server.wait_until("all is delivered", || left.load(Ordering::Relaxed) == 0);
+        admin.ask(&["XGROUP", "DESTROY", "s", "g"], ":1\r\n");
+    });
+    assert!(
+        taken[1..]
+            .iter()
+            .all(|count| count.load(Ordering::Relaxed) == 1)
+    );
+}

@@ -195,7 +195,7 @@ impl Search {
         } else if is("COUNT") && rest >= 1 {
             let count = number::parse_i64(request.arg(at + 1)).ok_or(CommandError::NotAnInteger)?;
             let count = usize::try_from(count).ok().filter(|count| *count > 0);
-            self.count = count.ok_or(CommandError::CountOfPlaces)?;
+            self.count = count.ok_or(CommandError::CountBelowOne)?;
             Ok(1)
         } else if let Form::Circle { may_store } = form {
             if !(may_store && rest >= 1 && (is("STORE") || is("STOREDIST"))) {

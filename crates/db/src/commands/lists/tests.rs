@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::commands::testing::{Shell, seed, words};
+use crate::commands::testing::{Shell, client, seed, try_line};
 use crate::lines::Ended;
-use crate::progress::{Progress, Wait};
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
@@ -201,30 +200,6 @@ fn random_sequences_match_a_model() {
             assert_eq!(shell.line("LRANGE l 0 -1"), expected, "{step}");
         }
     }
-}
-
-/// Executes a line; `None` when it waits.
-fn try_line(shell: &mut Shell, line: &str) -> Option<String> {
-    let (reply, progress) = shell.begin(words(line));
-    match progress {
-        Progress::Done => Some(
-            String::from_utf8_lossy(&reply)
-                .trim_end()
-                .replace("\r\n", " "),
-        ),
-        Progress::Waits(Wait::Keys(_)) => {
-            assert!(reply.is_empty(), "it has done nothing");
-            None
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-/// A shell whose client has this number.
-fn client(shell: &Shell, id: u64) -> Shell {
-    let mut other = shell.connect();
-    other.client().id = id;
-    other
 }
 
 #[test]

@@ -9,7 +9,9 @@
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use pando_engine::{BodyRef, Direction, FieldsRef, ListRef, RowTag, SortedRef, ValueRef};
+use pando_engine::{
+    BodyRef, Direction, FieldsRef, ListRef, RowTag, SortedRef, StreamRef, ValueRef,
+};
 use pando_protocol::{Reply, Request, RespVersion, number};
 
 use super::bounds::{Edge, Span};
@@ -230,7 +232,12 @@ fn write_value(
                 reply_bulk(reply, value);
             }
         }
-        (Shape::Values, BodyRef::Row(_, hash)) => {
+        (Shape::Values, BodyRef::Row(RowTag::Stream, row)) => {
+            let stream = StreamRef::new(row);
+            let ranks = 0..stream.len();
+            crate::commands::streams::reply_entries(reply, stream, ranks);
+        }
+        (Shape::Values, BodyRef::Row(RowTag::Hash, hash)) => {
             reply.map(hash.len());
             for (field, value) in hash.iter() {
                 reply.bulk(field);

@@ -341,11 +341,12 @@ impl Harness {
     }
 }
 
-/// A command on a set or a sorted set, small or large.
+/// A command on a set, a sorted set or a stream, small or large.
 fn collection_line(rng: &mut fastrand::Rng) -> String {
     let (place, number) = (rng.u8(..2), rng.u16(..));
     let (one, other) = (rng.u8(..40), rng.u8(..40));
-    match rng.u8(..8) {
+    match rng.u8(..12) {
+        8..12 => stream_line(rng),
         0 => format!("SADD set{place} m{one} m{number}"),
         1 => format!("SREM set{place} m{one} m{other}"),
         2 => format!("ZADD sorted{place} {number} m{one}"),
@@ -367,6 +368,28 @@ fn collection_line(rng: &mut fastrand::Rng) -> String {
             let members: Vec<_> = (0..300).map(|member| format!("member{member}")).collect();
             format!("SADD tags{place} {}", members.join(" "))
         }
+    }
+}
+
+/// A command on a stream, which grows, is read by a group, and is trimmed.
+fn stream_line(rng: &mut fastrand::Rng) -> String {
+    let (place, number) = (rng.u8(..2), rng.u16(..));
+    let (key, group) = (format!("stream{place}"), rng.u8(..2));
+    match rng.u8(..12) {
+        0..4 => format!(
+            "XADD {key} * field {number} other {}",
+            "v".repeat(usize::from(number % 90))
+        ),
+        4 => format!("XADD {key} MAXLEN {} * field {number}", number % 40),
+        5 => format!("XADD {key} * large {}", "l".repeat(20_000)),
+        6 => format!("XGROUP CREATE {key} g{group} 0 MKSTREAM"),
+        7..9 => format!(
+            "XREADGROUP GROUP g{group} c{} COUNT 9 STREAMS {key} >",
+            number % 3
+        ),
+        9 => format!("XAUTOCLAIM {key} g{group} c{} 0 0 COUNT 4", number % 3),
+        10 => format!("XGROUP DELCONSUMER {key} g{group} c{}", number % 3),
+        _ => format!("XGROUP DESTROY {key} g{group}"),
     }
 }
 

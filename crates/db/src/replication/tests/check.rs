@@ -110,6 +110,8 @@ fn the_first_key_that_differs_is_named() {
         ("RPUSH ll c", "ll", (true, true)),
         ("SADD ss c", "ss", (true, true)),
         ("ZADD sz 3 a", "sz", (true, true)),
+        ("XADD xx 2 f v", "xx", (true, true)),
+        ("XGROUP CREATE xx g 0", "xx", (true, true)),
         ("SETRANGE big 60000 x", "big", (true, true)),
     ];
     for (index, (line, key, present)) in planted.into_iter().enumerate() {
@@ -122,6 +124,7 @@ fn the_first_key_that_differs_is_named() {
             "RPUSH ll a b",
             "SADD ss a b",
             "ZADD sz 1 a 2 b",
+            "XADD xx 1 f v",
             "SETRANGE big 100000 end",
         ] {
             pair.up.line(line);

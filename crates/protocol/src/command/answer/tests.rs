@@ -79,7 +79,11 @@ fn key_text(keys: &Value) -> String {
     if text(field(field(keys, "find_keys"), "type")) == "keynum" {
         return format!("{first}/keynum/{step}/{flags}");
     }
-    let last = field(range, "lastkey");
+    let mut last = text(field(range, "lastkey"));
+    let limit = text(field(range, "limit"));
+    if limit != "0" {
+        last = format!("{last}:{limit}");
+    }
     format!("{first}/{last}/{step}/{flags}")
 }
 

@@ -16,6 +16,7 @@ mod ordered;
 mod sets;
 mod snapshots;
 mod sorted;
+mod streams;
 mod strings;
 mod unbuilt;
 
@@ -31,6 +32,7 @@ pub use lists::ListCommand;
 pub use ordered::OrderedCommand;
 pub use sets::SetCommand;
 pub use sorted::SortedCommand;
+pub use streams::StreamCommand;
 pub use strings::StringCommand;
 
 pub(super) use unbuilt::UNBUILT;
@@ -38,7 +40,7 @@ pub(super) use unbuilt::UNBUILT;
 use super::CommandSpec;
 
 /// The families, in the order of [`super::CommandId`]'s numbers.
-pub(super) static FAMILIES: [&[CommandSpec]; 13] = [
+pub(super) static FAMILIES: [&[CommandSpec]; 14] = [
     connection::COMMANDS,
     host::COMMANDS,
     database::COMMANDS,
@@ -52,4 +54,5 @@ pub(super) static FAMILIES: [&[CommandSpec]; 13] = [
     sets::COMMANDS,
     sorted::COMMANDS,
     geo::COMMANDS,
+    streams::COMMANDS,
 ];

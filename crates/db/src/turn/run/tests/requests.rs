@@ -65,7 +65,11 @@ impl Requests {
     /// Requests that fill the keyspace, or are the connection's.
     fn frequent(&mut self) -> Vec<Vec<u8>> {
         let (key, other, number) = (self.key(), self.key(), self.random.u32(..200));
-        let line = match self.random.u32(..17) {
+        let line = match self.random.u32(..21) {
+            17 => format!("XADD {key} * f {number}"),
+            18 => format!("XGROUP CREATE {key} g 0 MKSTREAM"),
+            19 => format!("XREADGROUP GROUP g c STREAMS {key} >"),
+            20 => format!("XAUTOCLAIM {key} g d 0 0"),
             0 => format!("SET {key} {number}"),
             1 => format!("SET {key} {number} PX {}", 1 + number % 60),
             2 => format!("SET {key} {number} NX PX {}", 1 + number % 60),
