@@ -6,7 +6,9 @@
         [--branches 10000] [--deep 1000]
 
 A server in memory is filled with keys of 14 bytes and values of 8. Then, with one client on the
-loopback interface, the best and the median of --repeats times: SNAPSHOT CREATE, BRANCH CREATE,
+loopback interface, the best and the median of --repeats times, as the client sees them and as the
+server's threads were on a processor, which other load on the machine does not change: SNAPSHOT
+CREATE, BRANCH CREATE,
 BRANCH DIFF of two branches that differ in --differ keys spread over all (all keys listed, and COUNT
 alone), BRANCH MERGE of them (a dry run, and a real one into a branch of its own each time). Then
 --branches branches of one snapshot, each with one write, and how long the first and the last
@@ -15,6 +17,7 @@ the deepest. At the end all are dropped. Everything is on the loopback interface
 """
 
 import argparse
+import glob
 import random
 import statistics
 import time
@@ -57,14 +60,33 @@ def fill(client, keys, batch=1000):
     print(f"{keys} keys in {time.monotonic() - began:.0f} s")
 
 
+SERVER = {}
+
+
+def on_processor():
+    """Milliseconds that the server's threads were running."""
+    total = 0
+    for path in glob.glob(f"/proc/{SERVER['pid']}/task/*/schedstat"):
+        with open(path) as file:
+            total += int(file.read().split()[0])
+    return total / 1e6
+
+
 def timed(call):
-    began = time.monotonic()
+    ran, began = on_processor(), time.monotonic()
     call()
-    return (time.monotonic() - began) * 1e3
+    took = (time.monotonic() - began) * 1e3
+    return took, on_processor() - ran
 
 
 def say(what, times):
-    print(f"{what}: best {min(times):.3f} ms, median {statistics.median(times):.3f} ms")
+    took, ran = zip(*times)
+    median = statistics.median
+    print(
+        f"{what}: best {min(took):.3f} ms, median {median(took):.3f} ms; "
+        f"on the processor best {min(ran):.3f}, median {median(ran):.3f}",
+        flush=True,
+    )
 
 
 def change(client, keys, differ, value):
@@ -142,8 +164,9 @@ def deep(client, settings):
 def main():
     settings = options()
     port = free_port()
-    words = [settings.pando, "--engine", "minuet", "--port", str(port), "--maxmemory", "0"]
-    with Server(port, words) as (client, _):
+    words = [settings.pando, "--engine", "minuet", "--port", str(port), "--durability", "none"]
+    with Server(port, words) as (client, server):
+        SERVER["pid"] = server.process.pid
         fill(client, settings.keys)
         two_branches(client, settings)
         if settings.branches:

@@ -123,14 +123,10 @@ pub(crate) fn decode_address(bytes: &[u8]) -> Address {
 
 /// The hint of a cell with this suffix.
 fn hint_of(suffix: &[u8]) -> u32 {
-    match suffix.first_chunk() {
-        Some(first) => u32::from_be_bytes(*first),
-        None => {
-            let mut first = [0; HINT_BYTES];
-            first[..suffix.len()].copy_from_slice(suffix);
-            u32::from_be_bytes(first)
-        }
-    }
+    let mut first = [0; HINT_BYTES];
+    let len = suffix.len().min(HINT_BYTES);
+    first[..len].copy_from_slice(&suffix[..len]);
+    u32::from_be_bytes(first)
 }
 
 /// The directory's entry of a cell.

@@ -135,6 +135,15 @@ struct Known {
     name: Vec<u8>,
 }
 
+impl Known {
+    fn first() -> Self {
+        Self {
+            id: BranchId::FIRST,
+            name: b"main".to_vec(),
+        }
+    }
+}
+
 struct Node {
     memnode: Memnode,
     /// Before the last vote.
@@ -229,10 +238,6 @@ impl World {
             down_until: 0,
             bounds: Bounds::default(),
         };
-        let first = Known {
-            id: BranchId::FIRST,
-            name: b"main".to_vec(),
-        };
         let mut world = Self {
             seed,
             planted,
@@ -249,7 +254,7 @@ impl World {
             numbers: 0,
             history: History::default(),
             snapshots: Vec::new(),
-            branches: vec![first],
+            branches: vec![Known::first()],
             dropping: BTreeSet::new(),
             unheard: BTreeMap::new(),
             collector: Collector::new(config.memnodes, lease_time),

@@ -91,7 +91,8 @@ impl World {
                     self.branches.retain(|known| {
                         let is_named = matches!(&script.work,
                             Work::Drop { name } if *name == known.name);
-                        !is_named && !(known.id == script.on && dropping.contains(&known.id))
+                        let is_gone = known.id == script.on && dropping.contains(&known.id);
+                        !is_named && !is_gone
                     });
                 }
                 self.hosts[which].lease = self.hosts[which].lease.filter(|lease| {
