@@ -34,8 +34,8 @@ use pando_minuet::BranchId;
 use crate::clock::Milliseconds;
 use crate::durable::catalog::BranchNote;
 use crate::error::CommandError;
+use crate::grove::{Grove, Grown};
 use crate::limits;
-use crate::persistence::{Grove, Grown};
 
 /// A tree that never is: that of a branch that has gone.
 const NO_TREE: TreeId = TreeId(u32::MAX);

@@ -13,9 +13,9 @@
 //!
 //! Invariants:
 //! - **X1 one-entry** When no commit awaits reconciliation, a key has exactly one entry if its
-//!   value has a deadline of this kind, and none otherwise. Reason: an entry is made only for the deadline that
-//!   the key has while the mutex is held. A session that replaces that deadline commits later,
-//!   hence reconciles later, and removes it.
+//!   value has a deadline of this kind, and none otherwise. Reason: an entry is made only for the
+//!   deadline that the key has while the mutex is held. A session that replaces that deadline
+//!   commits later, hence reconciles later, and removes it.
 //! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key, or fields, only in an
 //!   `update` that sees the deadline passed.
 //!

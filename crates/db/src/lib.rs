@@ -32,6 +32,7 @@ mod freeze;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod grove;
 mod kept;
 mod keyspace;
 pub mod limits;

@@ -37,18 +37,11 @@ use pando_engine::{LogEpoch, Snapshot, TreeId};
 use pando_sync::lock;
 
 use crate::clock::Milliseconds;
+pub(crate) use crate::durable::catalog::Frozen;
 use crate::durable::catalog::SnapshotNote;
 use crate::error::CommandError;
 use crate::limits;
 use crate::view::{Moment, View};
-
-/// A database when the snapshot was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frozen {
-    pub(crate) tree: TreeId,
-    /// Its keys, including those that had expired and were not removed yet.
-    pub(crate) keys: u64,
-}
 
 /// A snapshot of all databases.
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 //! Follows §4.4, in small steps that a host runs in the background, each a transaction:
 //!
 //! ```text
-//! Publish ──> … ──> Sweep, some slots of memnode 0 ──> … ──> Sweep of the last memnode ──> Publish …
+//! Publish ──> … ──> Sweep, some slots of memnode 0 ──> … ──> Sweep of the last memnode ──> Publish
+//! …
 //! ```
 //!
 //! - *Publish* takes from the list of kept snapshots what is neither among the newest, nor named,

@@ -33,9 +33,9 @@
 //! - **CE4 trees-known** A session reads without a lock: keys and values beside the writer
 //!   (CL2 judged-then-followed), and whether a tree is there from what it has learnt itself, which
 //!   holds as long as the generation of trees is the same.
-//! - **CE5 deadlines-listed** Each key with a deadline is in [`DEADLINES`], and each hash with one of
-//!   a field in [`FIELD_DEADLINES`], from the same epoch on
-//!   and up to the same epoch as its value.
+//! - **CE5 deadlines-listed** Each key with a deadline is in [`DEADLINES`], and each hash with one
+//!   of a field in [`FIELD_DEADLINES`], from the same epoch on and up to the same epoch as its
+//!   value.
 //! - **CE6 full-changes-nothing** An update for which the pool has no room changes nothing, is told
 //!   to no hook, and returns `None`; [`CddsSession::take_refusal`] says so. A removal needs no
 //!   room.

@@ -29,8 +29,7 @@ use pando_engine::{
 
 use super::Deadlines;
 
-/// Where the form is, behind the version.
-const FORM_AT: usize = 8;
+const HEADER_BYTES: usize = 32;
 
 const STRING: u8 = 0;
 const PACKED: u8 = 1;
@@ -92,15 +91,13 @@ pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
 
 /// The deadlines of a stored value that are listed.
 pub(super) fn deadlines_of(stored: &[u8]) -> Deadlines {
-    let (has, mut content) = (stored[FORM_AT], &stored[FORM_AT + 1..]);
-    let (attributes, row) = read_fields(has, &mut content);
-    let of_field = if row == RowTag::TimedHash as u8 {
-        first_deadline(has & FORM, content)
+    let of_field = if stored[31] == RowTag::TimedHash as u8 {
+        first_deadline(stored[28], &stored[HEADER_BYTES..])
     } else {
         None
     };
     Deadlines {
-        of_key: attributes.deadline,
+        of_key: deadline_of(stored),
         of_field,
     }
 }

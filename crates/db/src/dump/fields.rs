@@ -8,7 +8,8 @@
 //! | 25 | the same 8 bytes, then as 23 |
 //!
 //! Deadlines are milliseconds since the Unix epoch; 0 is none. Kinds 22 and 23 were written by
-//! candidates of 7.4 only. A listpack has the earliest deadlines first, and fields without one last.
+//! candidates of 7.4 only. A listpack has the earliest deadlines first, and fields without one
+//! last.
 //!
 //! We write kinds 24 and 25, in payloads of version 12.
 
@@ -108,7 +109,7 @@ pub(super) fn read_listpack(
     hash.finish(block.len())
 }
 
-/// A hash being read; refuses what no valid one contains (DU2).
+/// A hash being read; refuses what no valid one contains.
 struct Builder {
     draft: FieldsDraft<'static>,
     bounds: Bounds,

@@ -645,9 +645,9 @@ fn damaged_deadlines_are_refused() {
         &["a", "1", "-1"],
     ] {
         let mut writer = listpack::Writer::new();
-        elements
-            .iter()
-            .for_each(|element| writer.push(element.as_bytes()));
+        for element in elements {
+            writer.push(element.as_bytes());
+        }
         let mut value = vec![kind::HASH_LISTPACK_EX_EARLY];
         rdb::write_string(&mut value, &writer.finish());
         let read = read(&sealed(&value));

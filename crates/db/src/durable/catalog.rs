@@ -1,8 +1,8 @@
 //! What log and checkpoints say about branches, and about snapshots that outlast the process.
 //!
 //! A [`CatalogChange`] is a record: something was made, dropped, named or mapped. It has a *point*,
-//! the last epoch whose groups come before it. Making a branch or a snapshot ends the epoch, so what
-//! is made shows exactly what the groups up to its point have written, and whatever order the
+//! the last epoch whose groups come before it. Making a branch or a snapshot ends the epoch, so
+//! what is made shows exactly what the groups up to its point have written, and whatever order the
 //! records of different sessions have, recovery does the same at the same place.
 //!
 //! | bytes | field |
@@ -26,10 +26,17 @@ use pando_engine::{LogEpoch, TreeId};
 use super::bytes::{Input, Malformed, Sink, malformed};
 use crate::clock::Milliseconds;
 use crate::limits;
-use crate::snapshots::Frozen;
 
 /// Nodes of a checkpoint, at most: every branch and snapshot, and where they part.
 const NODES_MAX: usize = 1 << 20;
+
+/// A database when a snapshot was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frozen {
+    pub(crate) tree: TreeId,
+    /// Its keys, including those that had expired and were not removed yet.
+    pub(crate) keys: u64,
+}
 
 /// A branch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 //! Reading is here, the one write path in `update`, listing in `keys`.
 //!
 //! Invariants:
-//! - **K1 expired-hidden** A value whose deadline has passed, or all of whose fields are past theirs,
-//!   is shown to no read and to no update's closure. An update that would keep such a key removes it
-//!   instead.
+//! - **K1 expired-hidden** A value whose deadline has passed, or all of whose fields are past
+//!   theirs, is shown to no read and to no update's closure. An update that would keep such a key
+//!   removes it instead.
 //! - **K2 one-write-path** Every write goes through [`Keyspace::update`]: it counts the commit and
 //!   updates the expiry index before it returns.
 

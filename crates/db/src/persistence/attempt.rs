@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use pando_durability::checkpoint::{self, Chunk, Manifest};
 use pando_engine::{LogEpoch, TreeId};
 
-use super::grove::{Grove, Planting, Refusal, read_chunk};
+use super::grove::{Planting, Refusal, read_chunk};
 use super::load::Loader;
 use super::recover::{Candidate, RecoveryError};
 use super::replay::{Restorer, Trees, replay};
@@ -13,6 +13,7 @@ use crate::durable::Recovery;
 use crate::durable::catalog::Forest;
 use crate::durable::options::{DurabilityOptions, Stage};
 use crate::expiry::ExpiryIndex;
+use crate::grove::Grove;
 use crate::store::Store;
 
 /// One attempt to bring up a database, in its own engine.

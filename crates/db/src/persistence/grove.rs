@@ -4,9 +4,9 @@
 //! any database is. At a node, a branch is made for each of its children but one, and the branch
 //! that stands there goes on to that one: so what nodes share is shared again. A branch is made
 //! with the name of one that ends below (its *heir*); where no branch does, only snapshots, one
-//! without a name is there for a while. Keys that are in a branch's pages and that no database of it
-//! shows, since a snapshot or another branch needs them, are written by trees that are there for a
-//! while, and dropped at its end.
+//! without a name is there for a while. Keys that are in a branch's pages and that no database of
+//! it shows, since a snapshot or another branch needs them, are written by trees that are there for
+//! a while, and dropped at its end.
 //!
 //! What the log says is then done where it was done: the records up to a change's point are
 //! restored before it, all others behind it (RP4 changes-at-their-points).
@@ -26,30 +26,11 @@ use super::recover::RecoveryError;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
 use crate::expiry::ExpiryIndex;
+use crate::grove::{Grove, Grown};
 use crate::snapshots::Frozen;
 use crate::store::Store;
 
 const NO_BRANCH: &str = "a branch changes that there is not";
-
-/// A branch that is there.
-#[derive(Debug)]
-pub(crate) struct Grown {
-    pub(crate) id: BranchId,
-    pub(crate) note: BranchNote,
-}
-
-/// See the module's header.
-#[derive(Debug)]
-pub(crate) struct Grove {
-    /// None: the engine has no branches.
-    engine: Option<Arc<Minuet>>,
-    /// How many changes there have been.
-    pub(crate) changes: u64,
-    pub(crate) mainline: u64,
-    /// By their numbers, the first one among them.
-    pub(crate) branches: BTreeMap<u64, Grown>,
-    pub(crate) snapshots: BTreeMap<LogEpoch, SnapshotNote>,
-}
 
 /// What was found cannot be taken.
 #[derive(Debug)]

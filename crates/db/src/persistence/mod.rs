@@ -49,7 +49,6 @@ use thiserror::Error;
 
 pub use check::{CheckReport, check, expect_database};
 pub use checkpoint::{CheckpointFailure, CheckpointOptions};
-pub(crate) use grove::{Grove, Grown};
 pub use pace::Pace;
 pub use recover::RecoveryError;
 pub use redis_file::Loaded;

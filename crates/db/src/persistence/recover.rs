@@ -56,7 +56,6 @@ use thiserror::Error;
 
 use super::about::About;
 use super::attempt::Attempt;
-use super::grove::Grove;
 use super::identity::{self, Failure};
 use super::places::{self, Kept};
 use super::replay::Trees;
@@ -66,6 +65,7 @@ use crate::durable::standing::Standing;
 #[cfg(test)]
 use crate::durable::testing::{Fault, is};
 use crate::expiry::ExpiryIndex;
+use crate::grove::Grove;
 use crate::options::Options;
 use crate::store::Store;
 

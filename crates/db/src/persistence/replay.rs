@@ -35,7 +35,7 @@ use pando_engine::{
 use pando_minuet::engine::is_of_branch;
 use pando_sync::lock;
 
-use super::grove::{Grove, Refusal};
+use super::grove::Refusal;
 use super::recover::RecoveryError;
 use crate::durable::bytes::{Input, Malformed, malformed};
 use crate::durable::catalog::CatalogChange;
@@ -44,6 +44,7 @@ use crate::durable::record::{self, Record, Written};
 use crate::durable::standing::Standing;
 use crate::durable::value::ValueView;
 use crate::expiry::{ExpiryIndex, Of};
+use crate::grove::Grove;
 use crate::limits;
 use crate::store::{Store, StoreSession};
 

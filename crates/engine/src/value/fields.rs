@@ -1,8 +1,8 @@
 //! The fields of a hash at a moment, and the draft that builds their next version.
 //!
 //! A hash none of whose fields ever had a deadline is a row of its fields ([`RowTag::Hash`]). The
-//! first deadline makes it a *timed* one ([`RowTag::TimedHash`]), which it stays. That is a row with
-//! columns of three kinds:
+//! first deadline makes it a *timed* one ([`RowTag::TimedHash`]), which it stays. That is a row
+//! with columns of three kinds:
 //!
 //! | name of a column | its value | |
 //! |---|---|---|
@@ -10,8 +10,8 @@
 //! | `f`, the field | the 8 bytes of its deadline | likewise |
 //! | `v`, the field | the field's value | of every field |
 //!
-//! So the earliest deadline is in the first column, how many have passed is one rank, and the values
-//! follow each other in the order of their fields.
+//! So the earliest deadline is in the first column, how many have passed is one rank, and the
+//! values follow each other in the order of their fields.
 //!
 //! Invariants:
 //! - **DF1 both-columns** A deadline has its column of either kind, and its field a value.

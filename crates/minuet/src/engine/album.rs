@@ -1,8 +1,9 @@
 //! All versions that somebody can go on from, at one moment, and making them again elsewhere.
 //!
-//! An album has the branches and snapshots that it is asked for, and the versions where two of these
-//! part, as a tree: each node comes from its parent, so that what differs between the two tells it.
-//! A checkpoint writes the first node as it is, and of each other node what differs from its parent.
+//! An album has the branches and snapshots that it is asked for, and the versions where two of
+//! these part, as a tree: each node comes from its parent, so that what differs between the two
+//! tells it. A checkpoint writes the first node as it is, and of each other node what differs from
+//! its parent.
 //!
 //! A branch's tip becomes a version that nobody writes any more when the album is opened, so all of
 //! it shows one moment. Nothing but roots is copied then; a page is when it changes for the first

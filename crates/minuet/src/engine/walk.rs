@@ -86,8 +86,8 @@ impl State {
         prefetch_lines(self.bytes(address).as_ptr(), SEARCHED_BYTES);
     }
 
-    /// Finds the leaves of some keys, a height at a time for all of them, and asks for what a search
-    /// in them begins with. `leaves` is as long as `keys`.
+    /// Finds the leaves of some keys, a height at a time for all of them, and asks for what a
+    /// search in them begins with. `leaves` is as long as `keys`.
     pub(super) fn find_leaves(&self, sight: &Sight, keys: &[Place<'_>], leaves: &mut [Address]) {
         leaves.fill(self.arrive(sight, sight.view.root));
         let height = self.page(leaves[0]).height();

@@ -472,12 +472,12 @@ fn keyspace(report: &mut Report<'_, '_, '_, '_>) {
     for index in 0..database.databases() {
         let (keys, expiring, mean_ms) = database.summary(index);
         if keys > 0 {
-            let mut line = format!("keys={keys},expires={expiring},avg_ttl={mean_ms}");
             // Redis has it from 7.4 on.
-            let hashes = database.expiring_hashes(index);
-            if hashes > 0 {
-                line += &format!(",subexpiry={hashes}");
-            }
+            let more = match database.expiring_hashes(index) {
+                0 => String::new(),
+                hashes => format!(",subexpiry={hashes}"),
+            };
+            let line = format!("keys={keys},expires={expiring},avg_ttl={mean_ms}{more}");
             report.line(&format!("db{index}"), line);
         }
     }

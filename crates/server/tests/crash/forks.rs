@@ -223,18 +223,18 @@ fn work(
     }
 }
 
+/// Keys with their new values, or none: they go.
+type Writes = Vec<(String, Option<String>)>;
+
 /// The keys that a merge would write, with their values, if it has no conflicts: those that the
 /// other branch has otherwise, and this one not otherwise than where they parted. A dry run says
-/// how many, and if that is not all that differs, the merge is left out.
+/// how many, and if that is not all that differs, the merge is left out: `Some(None)`. `None`: the
+/// server has gone.
 #[expect(
     clippy::option_option,
     reason = "none: the server has gone; some none: no merge"
 )]
-fn merge(
-    connection: &mut Connection,
-    from: &str,
-    into: &str,
-) -> Option<Option<Vec<(String, Option<String>)>>> {
+fn merge(connection: &mut Connection, from: &str, into: &str) -> Option<Option<Writes>> {
     let words = |words: &[&str]| {
         words
             .iter()

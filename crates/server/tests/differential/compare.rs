@@ -91,7 +91,7 @@ fn timeless(value: &Value) -> Value {
         |name: Option<&Value>| matches!(name, Some(Value::Bulk(name)) if OWN.contains(&&name[..]));
     match value {
         Value::Array(elements) => {
-            let mut elements: Vec<_> = elements.to_vec();
+            let mut elements = elements.clone();
             for index in 1..elements.len() {
                 if is_own(elements.get(index - 1)) {
                     elements[index] = Value::Integer(0);

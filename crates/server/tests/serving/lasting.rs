@@ -255,7 +255,8 @@ fn without_a_pool_that_lasts_no_snapshot_does() {
     for flags in [&["--engine", "masstree"][..], &["--engine", "cdds"]] {
         let server = TestServer::start(flags);
         let refused = "-ERR nothing outlasts this server: snapshots that last need the engine cdds \
-                       with a file for its pool (--pmem)\r\n";
+                       with a file for its pool (--pmem), or minuet with a directory \
+                       (--data-dir)\r\n";
         let mut wire = server.connect();
         wire.ask(&["SNAPSHOT", "CREATE", "s", "PERSIST"], refused);
         make(&server, "s", "HOLD");

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - **H1 no-empty-hash** A stored hash has a field: removing the last one removes the key.
-//! - **H4 set-ends-deadline** Setting a field ends its deadline; only arithmetic, and HSETEX KEEPTTL,
-//!   leave it.
+//! - **H4 set-ends-deadline** Setting a field ends its deadline; only arithmetic, and HSETEX
+//!   KEEPTTL, leave it.
 //! - **H2 attributes-stay** A change keeps the deadline and the flags of the hash.
 //! - **H3 encoding-stays** `Attributes::encoding` is [`encoding::HASHTABLE`] once Redis would have
 //!   converted the hash, and never changes back.

@@ -68,7 +68,8 @@ impl Conditions {
         Some(conditions)
     }
 
-    /// Whether a key, or field, with this deadline may get `when`. No deadline counts as an infinite one.
+    /// Whether a key, or field, with this deadline may get `when`. No deadline counts as an
+    /// infinite one.
     pub(in crate::commands) fn allow(self, present: Option<Deadline>, when: i64) -> bool {
         match present {
             None => !self.present && !self.greater,

@@ -323,32 +323,31 @@ impl Source {
         }
     }
 
-    /// Up to `count` elements from a position on; in a sorted set, positions may count from the
-    /// highest score.
+    /// Up to `count` elements from a position on, which may count from the end, except in a set.
     fn elements(&self, at: usize, count: usize, falling: bool) -> Vec<Detached<'static>> {
-        let row = self.body.as_ref();
+        let (row, len) = (self.body.as_ref(), self.len());
+        let falling = falling && self.tag != RowTag::Set;
+        let count = count.min(len - at);
+        let at = if falling { len - at - count } else { at };
         let flat = |bytes| Detached::take(StringRef::Flat(bytes));
-        match self.tag {
+        let mut elements: Vec<_> = match self.tag {
             RowTag::List => {
                 let list = ListRef::new(row).iter_from(at).take(count);
                 list.map(Detached::take).collect()
             }
             RowTag::SortedSet => {
-                let set = SortedRef::new(row);
-                let count = count.min(set.len() - at);
-                let rank = if falling { set.len() - at - count } else { at };
-                let members = set.iter_from_rank(rank).take(count);
-                let mut members: Vec<_> = members.map(|(member, _)| flat(member)).collect();
-                if falling {
-                    members.reverse();
-                }
-                members
+                let members = SortedRef::new(row).iter_from_rank(at).take(count);
+                members.map(|(member, _)| flat(member)).collect()
             }
             _ => {
                 let members = row.iter_from_rank(at).take(count);
                 members.map(|(member, _)| flat(member)).collect()
             }
+        };
+        if falling {
+            elements.reverse();
         }
+        elements
     }
 }
 

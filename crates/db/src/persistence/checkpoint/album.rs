@@ -1,14 +1,15 @@
 //! The part of a checkpoint that has branches and lasting snapshots.
 //!
-//! Under the gates under which the checkpoint begins, all of them become versions that nobody writes
-//! (the engine's album). So the checkpoint shows one moment, and what is made from them later is
-//! made in the log. The first node is cut into ranges and scanned, as any tree is. Of every other
-//! one the keys that differ from its parent's are written, without a value where they are not there;
-//! pages that both have are passed over.
+//! Under the gates under which the checkpoint begins, all of them become versions that nobody
+//! writes (the engine's album). So the checkpoint shows one moment, and what is made from them
+//! later is made in the log. The first node is cut into ranges and scanned, as any tree is. Of
+//! every other one the keys that differ from its parent's are written, without a value where they
+//! are not there; pages that both have are passed over.
 //!
-//! A database whose first branch is alone is written without an album. If branches change meanwhile,
-//! such a checkpoint is given up and taken again with one ([`CheckpointFailure::Overtaken`]): the
-//! first branch may have been written after another was made from it.
+//! A database whose first branch is alone is written without an album. If branches change
+//! meanwhile, such a checkpoint is given up and taken again with one
+//! ([`CheckpointFailure::Overtaken`]): the first branch may have been written after another was
+//! made from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -281,7 +282,7 @@ impl Work<'_> {
                 writer.part().begin_chunk(section, false);
             }
             let mut scratch = Vec::new();
-            // CW4: what follows may wait for the disk.
+            // What follows may wait for the disk.
             for (key, version, value) in changed {
                 let value = value.as_ref();
                 if let Some(value) = value.filter(|value| !record::is_small(value.view(version))) {

@@ -283,7 +283,7 @@ fn check_branched(main: &mut Shell) {
 
 #[test]
 fn branches_and_snapshots_outlast_the_process() {
-    let disk = SimulatedDisk::new();
+    let mut disk = SimulatedDisk::new();
     let (mut main, mut trial) = branched(&disk);
     trial.line("SNAPSHOT CREATE then PERSIST");
     let made = format!("*3 $6 deeper :{START_MS} :1");
@@ -310,7 +310,8 @@ fn branches_and_snapshots_outlast_the_process() {
         }
         main.database.close_log().expect("the disk works");
         drop(main);
-        main = setup().open(&disk.restart()).expect("the disk is whole");
+        disk = disk.restart();
+        main = setup().open(&disk).expect("the disk is whole");
         let mut first = main.connect();
         first.check(&[("BRANCH USE MAIN", "+OK")]);
         check_branched(&mut first);
@@ -322,11 +323,20 @@ fn branches_and_snapshots_outlast_the_process() {
     // All of it can be used as before.
     main.check(&[
         ("BRANCH RENAME deeper deepest", "+OK"),
-        ("BRANCH MERGE deepest INTO trial", "*6 $6 merged :1 $9 conflicts :0 $4 keys *0"),
-        ("BRANCH MERGE trial INTO MAIN DRY RUN", "-ERR database 1 was emptied or swapped on one of the branches since they parted: there \
-             is nothing to merge key by key"),
+        (
+            "BRANCH MERGE deepest INTO trial",
+            "*6 $6 merged :1 $9 conflicts :0 $4 keys *0",
+        ),
+        (
+            "BRANCH MERGE trial INTO MAIN DRY RUN",
+            "-ERR database 1 was emptied or swapped on one of the branches since they parted: \
+             there is nothing to merge key by key",
+        ),
         ("SNAPSHOT DROP then", ":1"),
-        ("BRANCH RESET trial TO then", "-NOSNAPSHOT no snapshot has this name"),
+        (
+            "BRANCH RESET trial TO then",
+            "-NOSNAPSHOT no snapshot has this name",
+        ),
         ("BRANCH MAIN MAIN", "+OK"),
         ("BRANCH DROP trial", "+OK"),
         ("BRANCH READ deepest GET deep", "$1 1"),

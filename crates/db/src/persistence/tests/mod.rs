@@ -288,36 +288,14 @@ impl Harness {
             29 => format!("PEXPIRE wide{} 60000", rng.u8(..2)),
             30 => format!("MSET {one} both{number} {other} both{number}"),
             31 | 32 => {
-                let lines = [
-                    "MULTI".to_owned(),
-                    format!("DECRBY account{} {number}", rng.u8(..2)),
-                    format!("INCRBY account{} {number}", 2 + rng.u8(..2)),
-                    format!("HSET hash9 last {number}"),
-                    "EXEC".to_owned(),
-                ];
+                let lines = transaction(rng, number);
                 return self.lines(&lines);
             }
             33 => format!("RENAME wide{} {one}", rng.u8(..2)),
             36 => return self.make_snapshot(),
             37 => format!("SNAPSHOT DROP s{}", rng.u8(..4)),
             38..46 => collection_line(rng),
-            46 => format!(
-                "HPEXPIRE hash{} {} FIELDS 2 field{} other",
-                rng.u8(..3),
-                rng.u8(..),
-                rng.u8(..40)
-            ),
-            47 => format!(
-                "HPEXPIRE wide{} 60 FIELDS 1 f{}",
-                rng.u8(..2),
-                rng.u8(..200)
-            ),
-            48 => format!("HPERSIST wide{} FIELDS 1 f{}", rng.u8(..2), rng.u8(..200)),
-            49 => format!(
-                "HSETEX hash{} PX 50 FIELDS 1 field{} {number}",
-                rng.u8(..3),
-                rng.u8(..40)
-            ),
+            46..50 => field_line(rng),
             // As memcached's clients write, with a token of their own.
             35 => return self.write_chosen(&one, number),
             34 => {
@@ -338,6 +316,36 @@ impl Harness {
             _ => format!("GET {one}"),
         };
         self.line(&line);
+    }
+}
+
+/// A transfer between accounts.
+fn transaction(rng: &mut fastrand::Rng, number: u16) -> [String; 5] {
+    [
+        "MULTI".to_owned(),
+        format!("DECRBY account{} {number}", rng.u8(..2)),
+        format!("INCRBY account{} {number}", 2 + rng.u8(..2)),
+        format!("HSET hash9 last {number}"),
+        "EXEC".to_owned(),
+    ]
+}
+
+/// A command on the deadlines of fields.
+fn field_line(rng: &mut fastrand::Rng) -> String {
+    let (hash, wide) = (rng.u8(..3), rng.u8(..2));
+    match rng.u8(..4) {
+        0 => format!(
+            "HPEXPIRE hash{hash} {} FIELDS 2 field{} other",
+            rng.u8(..),
+            rng.u8(..40)
+        ),
+        1 => format!("HPEXPIRE wide{wide} 60 FIELDS 1 f{}", rng.u8(..200)),
+        2 => format!("HPERSIST wide{wide} FIELDS 1 f{}", rng.u8(..200)),
+        _ => format!(
+            "HSETEX hash{hash} PX 50 FIELDS 1 field{} {}",
+            rng.u8(..40),
+            rng.u16(..)
+        ),
     }
 }
 

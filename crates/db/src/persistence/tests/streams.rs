@@ -173,7 +173,9 @@ fn portions_in_a_snapshot_are_a_dump_of_its_moment() {
         shell.line("SELECT 3");
         shell.line("SETRANGE long 3000000 x");
         shell.line("HSET h f v g w");
-        let expected = picture(&shell.database);
+        let mut expected = picture(&shell.database);
+        // The names of branches are not in a dump.
+        expected.retain(|(index, _), _| *index < shell.database.databases());
         shell.line("SNAPSHOT CREATE s");
         shell.line("SNAPSHOT USE s");
         let mut other = shell.connect();

@@ -23,7 +23,7 @@ impl<'o> StreamDraft<'o> {
             head: head.unwrap_or_default(),
         };
         if head.is_none() {
-            // DT1
+            // DT1 head
             draft.put_head();
         }
         draft
@@ -162,7 +162,7 @@ impl<'o> StreamDraft<'o> {
         pending.len()
     }
 
-    /// Makes an entry pending in a group, or changes that (DT2). O(log entries).
+    /// Makes an entry pending in a group, or changes that (DT2 both-sides). O(log entries).
     pub fn set_pending(&mut self, group: StreamGroup, id: StreamId, pending: StreamPending) {
         let bytes = id.to_bytes();
         let old = self.as_ref().pending_at(group, id);
@@ -177,7 +177,8 @@ impl<'o> StreamDraft<'o> {
         self.row.set(&name, &pending.to_bytes());
     }
 
-    /// An entry is no longer pending in a group; returns whether it was (DT2). O(log entries).
+    /// An entry is no longer pending in a group; returns whether it was (DT2 both-sides). O(log
+    /// entries).
     pub fn remove_pending(&mut self, group: StreamGroup, id: StreamId) -> bool {
         let Some(pending) = self.as_ref().pending_at(group, id) else {
             return false;

@@ -1,5 +1,5 @@
-//! SORT and SORT_RO, on keys of their own: in Redis they change the encoding of a sorted set, so
-//! these are large, and no other command makes one of them.
+//! `SORT` and `SORT_RO`, on keys of their own: in Redis they change the encoding of a sorted set,
+//! so these are large, and no other command makes one of them.
 //!
 //! Where Redis leaves the order of equal elements to chance, only the elements are compared.
 
@@ -95,7 +95,7 @@ impl Generator {
         let in_place = by == Some("nosort");
         let in_order = matches!(kind, Kind::List | Kind::Words);
         let ties = alpha && by.is_some() && !in_place;
-        let stores = self.one_in(4) && !(ties && !in_order);
+        let stores = self.one_in(4) && (in_order || !ties);
         let mut options: Vec<Vec<Vec<u8>>> = Vec::new();
         let mut option = |words: &[&str]| {
             options.push(words.iter().map(|word| word.as_bytes().to_vec()).collect());

@@ -141,6 +141,13 @@ fn wrong_arguments_are_refused() {
             "HEXPIRE h 1 FIELDS 1",
             "-ERR wrong number of arguments for 'hexpire' command",
         ),
+    ]);
+}
+
+#[test]
+fn wrong_arguments_of_hsetex_are_refused() {
+    let mut shell = shell();
+    shell.check(&[
         (
             "HSETEX h FIELDS 2 a 1",
             "-ERR wrong number of arguments for 'hsetex' command",
@@ -165,6 +172,12 @@ fn wrong_arguments_are_refused() {
         ),
         ("HGETEX h EX 1 PERSIST FIELDS 1 a", NO_FIELDS),
     ]);
+}
+
+#[test]
+fn a_long_name_leaves_no_room_for_a_deadline() {
+    let mut shell = shell();
+    shell.check(&[("HEXPIRE h 100 FIELDS 1 a", "*1 :1")]);
     // A name so long leaves no room for a deadline, in any field of its hash.
     let long = "x".repeat(FIELD_BYTES_MAX);
     shell.run(["HSET", "long", &long, "1", "b", "2"]);

@@ -18,8 +18,7 @@ fn elements_are_sorted() {
         ("SORT l LIMIT 4 -5", "*1 $2 10"),
         ("SORT l LIMIT 5 9", "*0"),
         ("SORT l BY nosort LIMIT 1 2", "*2 $2 10 $2 -1"),
-        // A list has no other direction.
-        ("SORT l BY nosort DESC LIMIT 0 1", "*1 $1 3"),
+        ("SORT l BY nosort DESC LIMIT 1 2", "*2 $3 2.5 $2 -1"),
         ("SADD s 30 4 x", ":3"),
         ("SORT s", NO_NUMBER),
         ("SORT s ALPHA DESC", "*3 $1 x $1 4 $2 30"),

@@ -1,0 +1,30 @@
+//! Branches and lasting snapshots that recovery has found, for the database that opens with them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pando_engine::LogEpoch;
+use pando_minuet::BranchId;
+use pando_minuet::engine::Minuet;
+
+use crate::durable::catalog::{BranchNote, SnapshotNote};
+
+/// A branch that is there.
+#[derive(Debug)]
+pub(crate) struct Grown {
+    pub(crate) id: BranchId,
+    pub(crate) note: BranchNote,
+}
+
+/// What recovery leaves of them; see the module's header.
+#[derive(Debug)]
+pub(crate) struct Grove {
+    /// None: the engine has no branches.
+    pub(crate) engine: Option<Arc<Minuet>>,
+    /// How many changes there have been.
+    pub(crate) changes: u64,
+    pub(crate) mainline: u64,
+    /// By their numbers, the first one among them.
+    pub(crate) branches: BTreeMap<u64, Grown>,
+    pub(crate) snapshots: BTreeMap<LogEpoch, SnapshotNote>,
+}
