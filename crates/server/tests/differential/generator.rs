@@ -155,6 +155,7 @@ impl Generator {
             }
         }
         streams::tame(&name, arguments);
+        Self::end_waits(&name, arguments);
         // WITHSCORE is newer than the peer.
         if [&b"zrank"[..], b"zrevrank"].contains(&&name[..]) {
             arguments.truncate(3);

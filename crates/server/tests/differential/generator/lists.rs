@@ -1,8 +1,25 @@
 //! Commands on lists; the blocking ones find something, or are queued by MULTI.
 
+use pando_protocol::number::parse_f64;
+
 use super::{Generator, Step};
 
 impl Generator {
+    /// Nobody pushes what a client would wait for: a timeout is short.
+    pub(super) fn end_waits(name: &[u8], arguments: &mut [Vec<u8>]) {
+        let at = match name {
+            b"blpop" | b"brpop" | b"bzpopmin" | b"bzpopmax" => arguments.len() - 1,
+            b"bzmpop" => 1,
+            _ => return,
+        };
+        let timeout = arguments.get_mut(at).filter(|_| at > 0);
+        if let Some(timeout) = timeout
+            && parse_f64(timeout).is_some_and(|seconds| seconds >= 0.0)
+        {
+            *timeout = b"0.001".to_vec();
+        }
+    }
+
     fn element(&mut self) -> Vec<u8> {
         match self.random.u32(..10) {
             0 => self.value(),
