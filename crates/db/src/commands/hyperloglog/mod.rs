@@ -219,7 +219,7 @@ fn pfdebug(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<
             if form == Form::Dense {
                 return Err(CommandError::SketchNotSparse);
             }
-            Ok((Decision::Keep, Shown::Runs(sketch::describe(string)?)))
+            Ok((Decision::Keep, Shown::Runs(sketch::describe(string))))
         } else if request.is(1, "ENCODING") {
             Ok((Decision::Keep, Shown::Form(form)))
         } else if request.is(1, "TODENSE") {

@@ -152,24 +152,29 @@ pub(super) fn count(string: StringRef<'_>) -> Result<u64, Fault> {
     Ok(histogram.estimate())
 }
 
-/// The runs of a sparse sketch in the words of PFDEBUG DECODE. O(length).
-pub(super) fn describe(string: StringRef<'_>) -> Result<String, Fault> {
+/// The runs of a sparse sketch in the words of PFDEBUG DECODE. As in Redis, a run that is cut off at
+/// the end counts as if a 0 followed. O(length).
+pub(super) fn describe(string: StringRef<'_>) -> String {
     let bytes = string.slice(HEADER_BYTES..string.len());
-    let words: Result<Vec<String>, Fault> = runs(&bytes)
+    let cut = || {
+        let last = bytes.last().copied().unwrap_or_default();
+        Run::decode(&[last, 0]).expect("two bytes hold any run")
+    };
+    let words: Vec<String> = runs(&bytes)
         .map(|run| {
             let Run {
                 value,
                 count,
                 bytes,
-            } = run?;
-            Ok(match (value, bytes) {
+            } = run.unwrap_or_else(|_| cut());
+            match (value, bytes) {
                 (0, 1) => format!("z:{count}"),
                 (0, _) => format!("Z:{count}"),
                 _ => format!("v:{value},{count}"),
-            })
+            }
         })
         .collect();
-    Ok(words?.join(" "))
+    words.join(" ")
 }
 
 const VALUE_MASK: u8 = (1 << VALUE_BITS) - 1;

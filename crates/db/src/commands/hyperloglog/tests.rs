@@ -130,6 +130,9 @@ fn what_is_no_sketch_is_refused() {
             "-ERR The specified key does not exist",
         ),
         ("PFDEBUG DECODE junk", NO_SKETCH),
+        ("PFADD cut", ":1"),
+        ("APPEND cut a", ":19"),
+        ("PFDEBUG DECODE cut", "$14 Z:16384 Z:8449"),
         ("PFADD h a", ":1"),
         ("PFDEBUG NONE h", "-ERR Unknown PFDEBUG subcommand 'NONE'"),
     ]);
