@@ -265,6 +265,16 @@ impl Transaction<'_> {
         })
     }
 
+    /// A branch's tip stays behind as a version that is not kept, until nobody needs it. What is
+    /// seen changes with it, and so does the head (MG3 live-is-current).
+    pub(crate) fn leave_tip(&mut self, branch: BranchId) -> Result<View, Stop> {
+        let tip = self.tip_of(branch)?;
+        let mut head = self.head()?;
+        head.changes += 1;
+        self.set_head(head);
+        self.advance(tip)
+    }
+
     /// Drops a branch, not the mainline. Its snapshots stay as long as they are kept, and so do
     /// branches that were made from it.
     pub fn drop_branch(&mut self, name: &[u8]) -> Result<(), Stop> {

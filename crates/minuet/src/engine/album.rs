@@ -46,10 +46,7 @@ impl State {
             From::Branch(branch) => {
                 let tip = self.tip_of(branch).expect("a branch that is there");
                 let ancestry = tip.ancestry.clone();
-                let view = self.run(|transaction| {
-                    let tip = transaction.tip_of(branch)?;
-                    transaction.advance(tip)
-                });
+                let view = self.run(|transaction| transaction.leave_tip(branch));
                 self.renew_tip(branch);
                 Sight { view, ancestry }
             }
