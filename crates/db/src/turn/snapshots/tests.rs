@@ -121,7 +121,7 @@ const READS: &[(&str, &str)] = &[
     ("0", "XPENDING x g - + 9"),
     ("0", "XRANGE x - +"),
     ("0", "XREAD BLOCK 0 STREAMS x 1"),
-    ("0", "XREAD BLOCK 0 STREAMS x $"),
+    ("0", "XREAD STREAMS x $"),
     ("0", "XREVRANGE x + -"),
 ];
 
