@@ -152,8 +152,8 @@ pub(super) fn count(string: StringRef<'_>) -> Result<u64, Fault> {
     Ok(histogram.estimate())
 }
 
-/// The runs of a sparse sketch in the words of PFDEBUG DECODE. As in Redis, a run that is cut off at
-/// the end counts as if a 0 followed. O(length).
+/// The runs of a sparse sketch in the words of PFDEBUG DECODE. As in Redis, a run that is cut off
+/// at the end counts as if a 0 followed. O(length).
 pub(super) fn describe(string: StringRef<'_>) -> String {
     let bytes = string.slice(HEADER_BYTES..string.len());
     let cut = || {
