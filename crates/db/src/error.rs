@@ -519,8 +519,14 @@ fn without_err(error: &CommandError) -> String {
 impl CommandError {
     /// The error of a group that is not there, in these words.
     pub(crate) fn no_group(words: &[&[u8]]) -> Self {
-        let what = words.concat().into();
-        Self::NoGroup { what }
+        // As in Redis, names are shown up to a byte 0.
+        let shown = words.iter().map(|word| {
+            let end = word.iter().position(|byte| *byte == 0);
+            &word[..end.unwrap_or(word.len())]
+        });
+        Self::NoGroup {
+            what: shown.flatten().copied().collect(),
+        }
     }
 
     /// The error as a client reads it: parts of a request are repeated byte for byte.

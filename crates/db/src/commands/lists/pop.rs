@@ -194,12 +194,13 @@ fn parse(request: Request<'_>, at: usize) -> Result<(Range<usize>, End, usize), 
         return Err(CommandError::Syntax);
     }
     let end = End::parse(request, last)?;
-    let count = match request.len() - last - 1 {
-        0 => 1,
-        2 if request.is(last + 1, "COUNT") => {
-            positive(request.arg(last + 2)).ok_or(CommandError::CountNotPositive)?
-        }
-        _ => return Err(CommandError::Syntax),
-    };
+    let (mut count, mut behind) = (1, last + 1);
+    if request.is(behind, "COUNT") && behind + 1 < request.len() {
+        count = positive(request.arg(behind + 1)).ok_or(CommandError::CountNotPositive)?;
+        behind += 2;
+    }
+    if behind < request.len() {
+        return Err(CommandError::Syntax);
+    }
     Ok((at + 1..last, end, count))
 }
