@@ -219,11 +219,7 @@ impl Resolved {
     }
 
     /// Executes a request with this command.
-    #[expect(
-        clippy::inline_always,
-        reason = "once per request: as a call it is 28 of the 1,400 instructions of a GET"
-    )]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn execute(
         self,
         turn: &mut Turn<'_>,

@@ -161,11 +161,7 @@ impl Generator {
             arguments.truncate(3);
         }
         // The scores of these keys are all one.
-        if name == b"zadd"
-            && arguments[1..]
-                .first()
-                .is_some_and(|key| key.starts_with(b"y"))
-        {
+        if name == b"zadd" && arguments.get(1).is_some_and(|key| key.starts_with(b"y")) {
             let scores = arguments.iter_mut().skip(2).step_by(2);
             scores.for_each(|score| *score = b"0".to_vec());
         }
