@@ -135,6 +135,43 @@ impl Model {
         }
     }
 
+    /// An album shows what there was when it was opened, whatever is written and collected beside
+    /// it; and nothing is collected too much behind it.
+    fn album(&mut self) {
+        let engine = Arc::clone(&self.session.engine);
+        let clock = Arc::clone(&self.clock);
+        let of_branches = self.branches.iter().map(|(branch, ..)| From::Branch(*branch));
+        let of_snapshots = self.snapshots.iter().map(|(at, ..)| From::Snapshot(*at));
+        let versions: Vec<From> = of_branches.chain(of_snapshots).collect();
+        let of_branches = self.branches.iter().map(|(_, tree, map)| (*tree, map.clone()));
+        let of_snapshots = self.snapshots.iter().map(|(_, tree, map)| (*tree, map.clone()));
+        let maps: Vec<(TreeId, Map)> = of_branches.chain(of_snapshots).collect();
+        let nodes = engine.open_album(&versions);
+        for _ in 0..self.random.u8(..40) {
+            self.write();
+        }
+        maintain(&clock, &mut self.session);
+        let mut shown = 0;
+        for (index, node) in nodes.iter().enumerate() {
+            assert!(node.parent.map_or(index == 0, |parent| parent < index));
+            for version in &node.shows {
+                let (tree, map) = &maps[*version];
+                let base = engine.base_of(*tree).unwrap();
+                let seen = engine.open_node(index, base);
+                assert!(map_of(&mut self.session, None, seen) == *map);
+                engine.close_base(seen);
+                shown += 1;
+            }
+        }
+        assert_eq!(shown, maps.len());
+        engine.close_album();
+        for _ in 0..self.random.u8(..40) {
+            self.write();
+        }
+        maintain(&clock, &mut self.session);
+        self.check();
+    }
+
     fn check(&mut self) {
         for (_, tree, map) in &self.branches {
             assert!(map_of(&mut self.session, None, *tree) == *map, "{tree:?}");
@@ -162,6 +199,16 @@ impl Model {
 /// end nothing is left of what was dropped.
 #[test]
 fn branches_are_maps_of_their_own() {
+    run(false);
+}
+
+/// The same with albums.
+#[test]
+fn albums_are_of_one_moment() {
+    run(true);
+}
+
+fn run(with_albums: bool) {
     let seeds = std::env::var("PANDO_MINUET_SEEDS").map_or(4, |seeds| seeds.parse().unwrap());
     for seed in 0..seeds {
         let (clock, engine) = open(1 + (seed % 2) as u16);
@@ -188,6 +235,7 @@ fn branches_are_maps_of_their_own() {
                 1 => model.drop_one(),
                 2 => model.snapshot(),
                 3 => maintain(&Arc::clone(&model.clock), &mut model.session),
+                4 | 5 if with_albums => model.album(),
                 _ => model.write(),
             }
             if step % 40 == 39 {
