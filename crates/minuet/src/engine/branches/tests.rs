@@ -140,11 +140,20 @@ impl Model {
     fn album(&mut self) {
         let engine = Arc::clone(&self.session.engine);
         let clock = Arc::clone(&self.clock);
-        let of_branches = self.branches.iter().map(|(branch, ..)| From::Branch(*branch));
+        let of_branches = self
+            .branches
+            .iter()
+            .map(|(branch, ..)| From::Branch(*branch));
         let of_snapshots = self.snapshots.iter().map(|(at, ..)| From::Snapshot(*at));
         let versions: Vec<From> = of_branches.chain(of_snapshots).collect();
-        let of_branches = self.branches.iter().map(|(_, tree, map)| (*tree, map.clone()));
-        let of_snapshots = self.snapshots.iter().map(|(_, tree, map)| (*tree, map.clone()));
+        let of_branches = self
+            .branches
+            .iter()
+            .map(|(_, tree, map)| (*tree, map.clone()));
+        let of_snapshots = self
+            .snapshots
+            .iter()
+            .map(|(_, tree, map)| (*tree, map.clone()));
         let maps: Vec<(TreeId, Map)> = of_branches.chain(of_snapshots).collect();
         let nodes = engine.open_album(&versions);
         for _ in 0..self.random.u8(..40) {
