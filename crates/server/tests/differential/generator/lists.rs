@@ -5,9 +5,16 @@ use pando_protocol::number::parse_f64;
 use super::{Generator, Step};
 
 impl Generator {
-    /// Nobody pushes what a client would wait for: a timeout is short.
+    /// Nobody pushes what a client would wait for: a timeout is short. LPOS takes no least number,
+    /// of which Redis 7.0 makes rank -1.
     pub(super) fn end_waits(name: &[u8], arguments: &mut [Vec<u8>]) {
         let at = match name {
+            b"lpos" => {
+                let least = i64::MIN.to_string().into_bytes();
+                let ranks = arguments.iter_mut().skip(3).filter(|rank| **rank == least);
+                ranks.for_each(|rank| *rank = b"-2".to_vec());
+                return;
+            }
             b"blpop" | b"brpop" | b"bzpopmin" | b"bzpopmax" => arguments.len() - 1,
             b"bzmpop" => 1,
             _ => return,
