@@ -10,6 +10,7 @@
 //! | `list` | all that changes branches or their trees | all gates, and its lock | under a gate |
 //! | `mainline` | BRANCH MAIN | all gates, `Relaxed` | new connections, RESET, `Relaxed` |
 //! | `changed_in` | the same | all gates, `Relaxed` | clients of `sync`, under a gate, `Relaxed` |
+//! | `expirer` | maintenance | its mutex | the same |
 //! | `changes` | all that is logged of branches and lasting snapshots | all gates, `Relaxed` | checkpoints, under all gates |
 //!
 //! The first branch is the database as it is without others: replicas and eviction know it alone.
@@ -26,7 +27,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::BranchId;
@@ -39,6 +40,9 @@ use crate::limits;
 
 /// A tree that never is: that of a branch that has gone.
 const NO_TREE: TreeId = TreeId(u32::MAX);
+
+/// A database of a branch, by its index there.
+pub(crate) type Place = (BranchId, usize);
 
 /// A branch.
 #[derive(Clone, Debug)]
@@ -76,6 +80,16 @@ pub(crate) struct Branches {
     pub(crate) changes: AtomicU64,
     /// The epoch of the last change of a database on disk, 0 before the first.
     changed_in: AtomicU64,
+    /// Where the expirer goes on.
+    pub(crate) expirer: Mutex<Expirer>,
+}
+
+/// Where the expirer is among the databases of branches.
+#[derive(Debug, Default)]
+pub(crate) struct Expirer {
+    pub(crate) place: Place,
+    /// The last key that it has met there.
+    pub(crate) after: Option<Vec<u8>>,
 }
 
 impl Branches {
@@ -99,6 +113,7 @@ impl Branches {
             mainline: AtomicU32::new(mainline.0),
             changes: AtomicU64::new(grove.changes),
             changed_in: AtomicU64::new(0),
+            expirer: Mutex::default(),
         }
     }
 
@@ -174,6 +189,15 @@ impl Branches {
         let list = self.read();
         let trees = list.values().flat_map(|branch| &branch.trees);
         trees.copied().collect()
+    }
+
+    /// The first database at or behind `from` of a branch but the first, and its tree.
+    pub(crate) fn tree_from(&self, from: Place) -> Option<(Place, TreeId)> {
+        let list = self.read();
+        list.range(from.0..).find_map(|(id, branch)| {
+            let index = if *id == from.0 { from.1 } else { 0 };
+            Some(((*id, index), *branch.trees.get(index)?))
+        })
     }
 
     /// The epoch in which branches changed for the last time, 0 if that is not logged or was before

@@ -210,6 +210,9 @@ pub(crate) const WATCH_AGE_MAX_ROUNDS: u64 = WATCH_AGE_MAX_MS / EPOCH_INTERVAL_M
 /// Keys that the expirer removes before it releases its gate.
 pub const EXPIRE_KEYS_MAX: usize = 64;
 
+/// Keys of branches, and branches' databases, that the expirer looks at in a round.
+pub(crate) const EXPIRE_LOOKS_MAX: usize = 1024;
+
 /// Fields of one hash that the expirer removes at a time.
 pub const EXPIRE_FIELDS_MAX: usize = 256;
 

@@ -5,18 +5,23 @@
 //! holds all gates never sees half of its work. Each slice is bounded (`limits::EXPIRE_KEYS_MAX`,
 //! `limits::MAINTAIN_STEPS_MAX`) and the gate is released between slices.
 
+use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use pando_durability::log::Due;
-use pando_engine::Point;
+use pando_engine::{Direction, Point};
+use pando_sync::lock;
 
 use crate::background::{Background, Stop};
+use crate::branches::Expirer;
 use crate::database::Database;
 use crate::epoch_log::EpochLog;
 use crate::eviction::{evict_ahead, tidy};
+use crate::expiry::Of;
 use crate::limits;
 use crate::session_state::SessionState;
+use crate::store::Listing;
 use crate::turn::Turn;
 
 /// Starts the threads; `session` is the maintenance thread's.
@@ -106,6 +111,7 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
     let mut turn = Turn::begin(database, session);
     let dropped = turn.drop_overdue_snapshot() | turn.settle_snapshots();
     drop(turn);
+    expire_on_branches(database, session);
     for _ in 0..SLICES {
         let expired = expire(database, session, cursor);
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
@@ -122,11 +128,16 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
     true
 }
 
+/// Whether keys are removed for their deadlines. They stay hidden while there is no memory for
+/// their images.
+fn may_expire(database: &Database) -> bool {
+    !database.snapshots.is_full() && database.active_expire() && database.takes_writes()
+}
+
 /// Removes up to `limits::EXPIRE_KEYS_MAX` due keys, and the due fields of as many hashes; returns
 /// how many entries it took.
 fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -> usize {
-    // Expired keys stay hidden while there is no memory for their images.
-    if database.snapshots.is_full() || !database.active_expire() || !database.takes_writes() {
+    if !may_expire(database) {
         return 0;
     }
     let mut turn = Turn::begin(database, session);
@@ -142,6 +153,66 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
         keyspace.expire_fields(*tree, key);
     }
     due.len() + hashes.len()
+}
+
+/// Removes what is due among the next `limits::EXPIRE_LOOKS_MAX` keys of branches. A key that a
+/// branch has from another is in no index there: an entry for each branch would cost more than the
+/// key itself, whose page they share. O(log keys) for each that is due.
+fn expire_on_branches(database: &Database, session: &mut SessionState) {
+    let has_deadlines = Of::BOTH
+        .iter()
+        .any(|of| !database.expiry.by(*of).is_unused());
+    if !has_deadlines || database.branches.len() == 1 || !may_expire(database) {
+        return;
+    }
+    let mut turn = Turn::begin(database, session);
+    let mut keyspace = turn.keyspace(0);
+    let now = keyspace.now();
+    let mut at = lock(&database.branches.expirer);
+    let mut looks = 0;
+    while looks < limits::EXPIRE_LOOKS_MAX {
+        let Some((place, tree)) = database.branches.tree_from(at.place) else {
+            // Once around at most: from the first branch on in the next round.
+            *at = Expirer::default();
+            return;
+        };
+        if place != at.place {
+            at.after = None;
+        }
+        let after = at.after.take();
+        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut due = Vec::new();
+        let mut last = None;
+        let Listing::Ordered(mut keys) = keyspace.session.store.listing() else {
+            return;
+        };
+        keys.scan_all(tree, from, Direction::Forward, |key, value| {
+            looks += 1;
+            let has_passed = |of: &Of| {
+                let deadline = value.as_ref().and_then(|value| of.deadline(value));
+                deadline.is_some_and(|deadline| deadline.has_passed(now))
+            };
+            let of = Of::BOTH.into_iter().find(has_passed);
+            due.extend(of.map(|of| (of, key.to_vec())));
+            if looks < limits::EXPIRE_LOOKS_MAX {
+                return ControlFlow::Continue(());
+            }
+            last = Some(key.to_vec());
+            ControlFlow::Break(())
+        });
+        for (of, key) in due {
+            match of {
+                Of::Key => _ = keyspace.expire(tree, &key),
+                Of::Field => keyspace.expire_fields(tree, &key),
+            }
+        }
+        looks += 1;
+        let beyond = usize::from(last.is_none());
+        *at = Expirer {
+            place: (place.0, place.1 + beyond),
+            after: last,
+        };
+    }
 }
 
 /// Removes keys if memory is short, so that a lower limit is reached without writers; returns how

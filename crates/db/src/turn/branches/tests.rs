@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::commands::testing::{START_MS, Shell, words};
-use crate::{EngineKind, Options, Progress};
+use crate::{EngineKind, Options, Progress, limits};
 
 fn shell() -> Shell {
     Shell::with_options(Options {
@@ -595,4 +595,44 @@ fn the_mainline_is_what_new_connections_use() {
         ("GET k", "$-1"),
     ]);
     main.check(&[("GET k", "$-1"), ("BRANCH MAIN", "$5 trial")]);
+}
+
+/// They are in no index of the branch: the expirer meets them as it goes through its keys.
+#[test]
+fn what_a_branch_has_from_another_expires_there_too() {
+    let mut main = shell();
+    for key in 0..3 * limits::EXPIRE_LOOKS_MAX {
+        let deadline = if key % 2 == 0 { " PX 10" } else { "" };
+        main.line(&format!("SET {key:05} v{deadline}"));
+    }
+    main.check(&[
+        ("SELECT 9", "+OK"),
+        ("SET nine v PX 10", "+OK"),
+        ("HSET h f 1 g 2", ":2"),
+        ("HPEXPIRE h 10 FIELDS 1 f", "*1 :1"),
+        ("SELECT 0", "+OK"),
+    ]);
+    let mut trial = on_branch(&mut main, "trial");
+    let mut later = on_branch(&mut trial, "later");
+    let kept = 3 * limits::EXPIRE_LOOKS_MAX / 2;
+    trial.check(&[("SET 00000 v", "+OK")]);
+    main.database.set_active_expire(true);
+    main.pass_ms(10);
+    let mut session = main.database.session().expect("a session is free");
+    for _ in 0..2 * (4 + 1) {
+        session.maintain();
+    }
+    for (shell, keys) in [
+        (&mut main, kept),
+        (&mut trial, kept + 1),
+        (&mut later, kept),
+    ] {
+        shell.check(&[
+            ("DBSIZE", &format!(":{keys}")),
+            ("SELECT 9", "+OK"),
+            ("DBSIZE", ":1"),
+            ("HLEN h", ":1"),
+            ("SELECT 0", "+OK"),
+        ]);
+    }
 }
