@@ -5,6 +5,7 @@
 use pando_memnode::Memnode;
 
 use super::{State, sound};
+use crate::limits::SWEPT_SLOTS;
 use crate::{Collected, Collector};
 
 /// A round begins when one of so many slots was copied.
@@ -59,8 +60,10 @@ impl Collecting {
 }
 
 impl State {
-    /// Takes up to `steps` steps of a round, if one is due; returns how many. A round that is under
-    /// way goes on to its end. While an album is open nothing is collected (`album`).
+    /// Takes steps of a round, if one is due: as many as look at up to `steps` slots, since
+    /// everybody waits meanwhile, but at least one of `steps`. Returns how many. A round that is
+    /// under way goes on to its end in the next portions. While an album is open nothing is
+    /// collected (`album`).
     pub(super) fn collect(&mut self, steps: usize) -> usize {
         if !self.album.is_empty() {
             return 0;
@@ -68,8 +71,9 @@ impl State {
         let memnodes = self.database.memnodes().memnodes().iter();
         let slots: usize = memnodes.map(Memnode::slots_seen).sum();
         let many = (slots / SLOTS_PER_COPY).max(COPIES_MIN) as u64;
+        let most = steps.min((steps / SWEPT_SLOTS as usize).max(1));
         let mut done = 0;
-        while done < steps {
+        while done < most {
             let Collecting {
                 due,
                 under_way,
