@@ -367,6 +367,36 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         &self.bytes[start..start + len]
     }
 
+    /// The bytes of the page from each cell on, beginning with one.
+    fn cells(&self, first: usize) -> impl Iterator<Item = &[u8]> {
+        let directory = &self.bytes[self.place(first)..self.place(self.count())];
+        let (places, _) = directory.as_chunks::<PLACE_BYTES>();
+        let place = |place: &[u8; PLACE_BYTES]| usize::from(u16_at(place, 0));
+        places.iter().map(move |at| &self.bytes[place(at)..])
+    }
+
+    /// How many entries from one on are the same, with their versions, as those of another leaf,
+    /// whose keys have a prefix of the same length. Cheap for each of them.
+    pub(crate) fn same_entries(&self, first: usize, other: &Self, other_first: usize) -> usize {
+        debug_assert!(self.is_leaf() && other.is_leaf());
+        let is_same = |(one, other): &(&[u8], &[u8])| {
+            let lens = usize::from(u16_at(one, 0)) + usize::from(u16_at(one, 2));
+            let bytes = LEAF_CELL_BYTES + lens;
+            one[..4] == other[..4] && one[4..bytes] == other[4..bytes]
+        };
+        let pairs = self.cells(first).zip(other.cells(other_first));
+        pairs.take_while(is_same).count()
+    }
+
+    /// How many children from one on are the same as those of another node.
+    pub(crate) fn same_children(&self, first: usize, other: &Self, other_first: usize) -> usize {
+        debug_assert!(!self.is_leaf() && !other.is_leaf());
+        let child = 2..2 + ADDRESS_BYTES;
+        let pairs = self.cells(first).zip(other.cells(other_first));
+        let is_same = |(one, other): &(&[u8], &[u8])| one[child.clone()] == other[child.clone()];
+        pairs.take_while(is_same).count()
+    }
+
     /// The key of a cell.
     pub(crate) fn key(&self, index: usize) -> Vec<u8> {
         [&self.low()[..self.prefix_len()], self.suffix(index)].concat()

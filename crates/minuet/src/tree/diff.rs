@@ -211,42 +211,30 @@ fn descend(
         if heights == (0, 0) {
             return Ok(Met::Leaves);
         }
-        if heights.0 == heights.1
-            && let Some(last) = same_children(old_page, new_page, key)
-        {
-            return Ok(Met::Same(old_page.child_end(last)));
-        }
-        let sides = [
-            (heights.0 >= heights.1).then_some(&mut *one),
-            (heights.1 >= heights.0).then_some(&mut *other),
-        ];
-        let mut ends = Vec::new();
-        for side in sides.into_iter().flatten() {
-            if let Some(missing) = side.go_down(transaction, key)? {
-                ends.push(side.top().1.child_end(missing));
+        let left = (heights.0 >= heights.1).then(|| old_page.child_for(key));
+        let right = (heights.1 >= heights.0).then(|| new_page.child_for(key));
+        if let (Some(left), Some(right)) = (left, right) {
+            let same = old_page.same_children(left, new_page, right);
+            if same > 0 {
+                return Ok(Met::Same(old_page.child_end(left + same - 1)));
             }
         }
-        if let Some(end) = ends.into_iter().reduce(lower) {
+        let mut ends = None;
+        for (side, child) in [(&mut *one, left), (&mut *other, right)] {
+            if let Some(child) = child
+                && !side.go_down(transaction, child, key)?
+            {
+                let end = side.top().1.child_end(child);
+                ends = Some(match ends {
+                    Some(other) => lower(other, end),
+                    None => end,
+                });
+            }
+        }
+        if let Some(end) = ends {
             return Ok(Met::Away(end));
         }
     }
-}
-
-/// If two nodes have the same child for `key`, the last of the children from there on that are the
-/// same, as the old one counts them.
-fn same_children(old: &Page, new: &Page, key: &[u8]) -> Option<usize> {
-    let (mut left, mut right) = (old.child_for(key), new.child_for(key));
-    if old.child(left) != new.child(right) {
-        return None;
-    }
-    while left + 1 < old.count()
-        && right + 1 < new.count()
-        && old.child(left + 1) == new.child(right + 1)
-    {
-        left += 1;
-        right += 1;
-    }
-    Some(left)
 }
 
 impl Side {
@@ -280,19 +268,19 @@ impl Side {
         Ok(())
     }
 
-    /// Goes to the child for `key`. If it is not here, says which it is.
+    /// Goes to the child for `key`; returns whether it is here.
     fn go_down(
         &mut self,
         transaction: &mut Transaction<'_>,
+        index: usize,
         key: &[u8],
-    ) -> Result<Option<usize>, Stop> {
+    ) -> Result<bool, Stop> {
         let page = self.top().1;
-        let index = page.child_for(key);
         let (child, height) = (page.child(index), page.height());
         let mut way = Way::new(transaction, self.view)?;
         match way.visit_exactly(child, Some(height)) {
-            Ok((child, page)) => self.push(child, page, key).map(|()| None),
-            Err(Stop::Away) => Ok(Some(index)),
+            Ok((child, page)) => self.push(child, page, key).map(|()| true),
+            Err(Stop::Away) => Ok(false),
             Err(stop) => Err(stop),
         }
     }
@@ -312,6 +300,11 @@ fn compare(
     // Both are responsible for `from`, so prefixes of one length are the same.
     let has_one_prefix = old.prefix_len() == new.prefix_len();
     loop {
+        if has_one_prefix {
+            let same = old.same_entries(left, new, right);
+            let same = same.min(left_end - left).min(right_end - right);
+            (left, right) = (left + same, right + same);
+        }
         let order = match (left < left_end, right < right_end) {
             (false, false) => return None,
             (true, false) => Cmp::Less,
@@ -349,5 +342,6 @@ fn compare(
 fn entries_between(page: &Page, from: &[u8], until: Option<&[u8]>) -> (usize, usize) {
     let place = |key: &[u8]| page.find(key).unwrap_or_else(|index| index);
     let end = until.filter(|until| page.covers(until));
-    (place(from), end.map_or(page.count(), place))
+    let first = if from == page.low() { 0 } else { place(from) };
+    (first, end.map_or(page.count(), place))
 }
