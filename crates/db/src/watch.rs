@@ -22,10 +22,10 @@
 //! - **W1 absent-unchanged** A key watched as absent in epoch `e` is unchanged if it is absent
 //!   without a tombstone and the horizon has not passed `e`. A removal since then would have left a
 //!   tombstone of epoch ≥ `e`, which stays until the horizon passes it.
-//! - **W2 bounded-patience** The horizon waits for a WATCH for at most `limits::WATCH_AGE_MAX_MS`
-//!   and at most `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less when memory is short. Once W1
-//!   can no longer tell, the transaction is refused, and the client tries again as after any
-//!   conflict.
+//! - **W2 bounded-patience** Once a WATCH's epoch is over, the horizon waits for it for at most
+//!   `limits::WATCH_AGE_MAX_MS` and at most `limits::WATCH_BURIED_BYTES_MAX` of tombstones, less
+//!   when memory is short. Once W1 can no longer tell, the transaction is refused, and the client
+//!   tries again as after any conflict.
 //! - **W3** A doubt counts as a change: a transaction may be refused for nothing, but never runs on
 //!   a key that has changed.
 //! - **W4** What is remembered of a key is about the tree its database has.

@@ -142,8 +142,8 @@ pub(crate) struct WatchHorizon {
 struct HorizonState {
     /// How many watches hold each epoch.
     held: BTreeMap<LogEpoch, usize>,
-    /// Epochs from the horizon on, with the maintenance round in which each was recorded and the
-    /// bytes that removals had left by then.
+    /// Epochs from the horizon on, with the last maintenance round that found each the current one
+    /// and the bytes that removals had left by then.
     epochs: VecDeque<(LogEpoch, u64, u64)>,
     /// Maintenance rounds, which measure patience: epochs may be short.
     rounds: u64,
@@ -190,6 +190,11 @@ impl WatchHorizon {
         let state = &mut *state;
         let current = clock.current();
         state.rounds += 1;
+        // An epoch lasts while nothing is written. It ages once it is over: patience with a watch
+        // does not depend on how long its epoch had lasted before.
+        if state.epochs.back().is_some_and(|last| last.0 == current) {
+            state.epochs.pop_back();
+        }
         state
             .epochs
             .push_back((current, state.rounds, buried_bytes));
@@ -260,6 +265,27 @@ mod tests {
         assert_eq!((state.held.len(), state.epochs.len()), (0, 1));
         drop(state);
         horizon.release(epoch);
+    }
+
+    /// With a log, no epoch ends while nothing is written.
+    #[test]
+    fn an_idle_epoch_does_not_age() {
+        let (clock, horizon) = (
+            EpochClock::starting_at(LogEpoch(1)),
+            WatchHorizon::default(),
+        );
+        let advance = || horizon.advance(&clock, 0, limits::WATCH_BURIED_BYTES_MAX);
+        for _ in 0..limits::WATCH_AGE_MAX_ROUNDS + 3 {
+            assert_eq!(advance(), clock.current());
+        }
+        assert_eq!(lock(&horizon.state).epochs.len(), 1);
+        let epoch = horizon.hold(&clock);
+        // Its patience begins when the epoch is over.
+        for _ in 1..limits::WATCH_AGE_MAX_ROUNDS {
+            assert_eq!(tick(&clock, &horizon, 0), epoch);
+        }
+        tick(&clock, &horizon, 0);
+        assert_eq!(tick(&clock, &horizon, 0), clock.current());
     }
 
     #[test]
