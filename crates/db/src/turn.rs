@@ -30,6 +30,7 @@ use pando_durability::log::LogSession;
 use pando_engine::{LogEpoch, Point};
 use pando_protocol::command::{
     CommandId, CommandSpec, ConnectionCommand, Flag, GateNeed, HostCommand, Refusal, Rule,
+    names_one_key,
 };
 use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
@@ -423,8 +424,9 @@ impl<'t> Turn<'t> {
         host.starting(client, spec, request);
         match spec.gates {
             GateNeed::Own => self.hold_own(),
-            GateNeed::All => self.hold_all(),
             GateNeed::None => self.let_go(),
+            GateNeed::Several if names_one_key(spec, request) => self.hold_own(),
+            GateNeed::All | GateNeed::Several => self.hold_all(),
         }
         if may_block(spec) {
             return Ok(self.run_blocking(client, spec, request, reply, host));
@@ -572,7 +574,7 @@ impl<'t> Turn<'t> {
             CommandId::Keyspace(command) => {
                 let is_whole = matches!(self.held, HeldGates::All { .. });
                 debug_assert!(
-                    is_whole || spec.gates == GateNeed::Own,
+                    is_whole || matches!(spec.gates, GateNeed::Own | GateNeed::Several),
                     "{} (T1)",
                     spec.name
                 );

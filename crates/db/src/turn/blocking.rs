@@ -1,10 +1,10 @@
 //! Commands that wait for keys: see `lines`.
 
-use pando_protocol::command::{CommandSpec, GateNeed};
+use pando_protocol::command::CommandSpec;
 use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer};
-use super::{Host, Turn};
+use super::{HeldGates, Host, Turn};
 use crate::client::Client;
 use crate::database::Database;
 use crate::error::CommandError;
@@ -49,10 +49,11 @@ impl Turn<'_> {
         if let Progress::Waits(Wait::Keys(wait)) = &progress
             && client.blocked.is_none()
         {
+            let is_whole = matches!(self.held, HeldGates::All { .. });
             self.enter_lines(client, request, wait);
             // It may have removed expired keys (T4 one-group).
             self.end_group();
-            if spec.gates == GateNeed::All {
+            if is_whole {
                 self.hold_all();
             }
             // Once more: what was written meanwhile was announced to others (WQ1 no-lost-wake).

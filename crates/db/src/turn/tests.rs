@@ -232,6 +232,8 @@ fn a_command_runs_under_the_gates_that_it_needs() {
         ("DEL k j", "own"),
         ("CONFIG GET save", "own"),
         ("SWAPDB 0 1", "all"),
+        ("XREADGROUP GROUP g c STREAMS k >", "own"),
+        ("XREADGROUP GROUP g c STREAMS k j > >", "all"),
     ] {
         execute(&mut turn, &mut bench.client, &mut bench.host, line);
         assert_eq!(held(&turn), gates, "after {line}");

@@ -8,7 +8,7 @@
 //! | a command on the keyspace that | must |
 //! |---|---|
 //! | does anything | run under a gate |
-//! | writes several keys, or keys that no argument names | run under all gates, or say why not |
+//! | writes several keys, or keys that no argument names | run under all gates (of several keys, at least), or say why not |
 //! | only removes | write, and take no memory |
 //! | asks about keys without using them | not write |
 //! | runs in slices | not run under all gates, which it would release in between |
@@ -28,6 +28,8 @@ pub enum GateNeed {
     Own,
     /// All: every other command sees the whole of it or nothing.
     All,
+    /// Its session's own for a request that names one key, else all.
+    Several,
     /// None at the start: the handler takes what it needs, and may wait for a disk until then.
     None,
 }
@@ -76,7 +78,7 @@ impl CommandSpec {
     const fn fault(&self) -> Option<&'static str> {
         let on_keyspace = matches!(self.id, CommandId::Keyspace(_));
         let writes = on_keyspace && self.flags.has(Flag::Write);
-        let is_whole = matches!(self.gates, GateNeed::All);
+        let is_whole = matches!(self.gates, GateNeed::All | GateNeed::Several);
         let key_by_key = self.key_by_key.is_some();
         if writes && !self.has_one_key() && !is_whole && !key_by_key {
             return Some("a write to several keys runs under all gates, or says why not");
@@ -119,8 +121,16 @@ mod tests {
     #[test]
     fn a_forgotten_gate_is_found() {
         for name in [
-            "mset", "msetnx", "rename", "renamenx", "copy", "bitop", "swapdb", "flushdb",
+            "mset",
+            "msetnx",
+            "rename",
+            "renamenx",
+            "copy",
+            "bitop",
+            "swapdb",
+            "flushdb",
             "flushall",
+            "xreadgroup",
         ] {
             for gates in [GateNeed::Own, GateNeed::None] {
                 let planted = CommandSpec {

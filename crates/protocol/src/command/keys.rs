@@ -294,6 +294,13 @@ pub fn first_key(spec: &CommandSpec, request: Request<'_>) -> Option<usize> {
     (first < request.len()).then_some(first)
 }
 
+/// Whether the request names exactly one key.
+#[must_use]
+pub fn names_one_key(spec: &CommandSpec, request: Request<'_>) -> bool {
+    let mut keys = keys(spec, request);
+    keys.next().is_some() && keys.next().is_none()
+}
+
 /// The iterator that [`keys`] makes.
 #[derive(Clone, Debug)]
 pub struct Keys {

@@ -23,6 +23,7 @@ pub use id::{CommandId, KeyspaceCommand};
 pub use index::{all, lookup, spec};
 pub use keys::{
     KeyAccess, KeyEffect, KeyEffects, KeySpec, KeyUse, Keys, first_key, key_uses, keys,
+    names_one_key,
 };
 pub use reference::reference;
 pub use resolve::{Refusal, Resolver, resolve};

@@ -5,6 +5,10 @@
 //! entry. What one client of a group gets, the others do not: they stand in one line
 //! (`crate::lines`). When a waiting command runs again, its streams may have gone: XREAD waits on,
 //! XREADGROUP is answered with an error, both as in Redis.
+//!
+//! What XREADGROUP delivers of several streams is one step for all others: it runs under all gates
+//! then. XREAD looks at one stream after the other: an entry that comes meanwhile is there for its
+//! next call, since the client says what it has of each.
 
 use std::ops::Range;
 
@@ -293,7 +297,12 @@ pub(super) fn for_group(
                 Wanted::New => turn.unread(count, asked.acknowledged),
             };
             Ok((replace(old, turn.draft), Some(entries)))
-        })?;
+        });
+        let entries = match entries {
+            // What the group has had is answered: it does not get it again.
+            Err(CommandError::PoolFull) if served.count > 0 => break,
+            entries => entries?,
+        };
         keyspace.count_read(true);
         if let Some(entries) = entries {
             reply_entries(served.begin(key), &entries);

@@ -356,6 +356,43 @@ fn a_wait_for_entries_ends_by_itself_and_not_in_exec() {
     ]);
 }
 
+/// Entries of two streams that were added together are delivered together, whoever asks.
+#[test]
+fn a_group_gets_several_streams_in_one_step() {
+    const ENTRIES: usize = 500;
+    let mut shell = Shell::new();
+    for stream in ["a", "b"] {
+        shell.line(&format!("XGROUP CREATE {stream} g 0 MKSTREAM"));
+        for number in 1..=ENTRIES {
+            shell.line(&format!("XADD {stream} {number} f v"));
+        }
+    }
+    let takers = [(); 2].map(|()| shell.connect());
+    let taken: usize = std::thread::scope(|scope| {
+        let taken = takers.map(|mut shell| {
+            scope.spawn(move || {
+                // The group's and the consumer's names look like options.
+                let line = "XREADGROUP COUNT 1 GROUP g STREAMS STREAMS a b > >";
+                for taken in 0.. {
+                    let reply = shell.line(line);
+                    if reply == "*-1" {
+                        return taken;
+                    }
+                    let id = reply.split(' ').nth(7).expect("an id follows");
+                    let of = |name| format!("*2 $1 {name} *1 *2 ${} {id} *2 $1 f $1 v", id.len());
+                    assert_eq!(reply, format!("*2 {} {}", of("a"), of("b")));
+                }
+                unreachable!("the streams end");
+            })
+        });
+        taken
+            .map(|it| it.join().expect("it is served"))
+            .iter()
+            .sum()
+    });
+    assert_eq!(taken, ENTRIES);
+}
+
 /// A queue of entries that are delivered, acknowledged and trimmed for ever keeps its size.
 #[test]
 fn a_stream_that_is_trimmed_for_ever_stays_small() {

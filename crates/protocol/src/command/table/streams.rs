@@ -1,6 +1,7 @@
 //! Commands on streams.
 
 use crate::command::argument::{Argument, block, integer, key, one_of, string, unix_time, word};
+use crate::command::execution::GateNeed;
 use crate::command::id::family;
 use crate::command::keys::{KeyAccess, KeyEffect, KeySpec, Keyword};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
@@ -255,7 +256,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             &[KeyEffect::Access],
         )],
     )
-    .key_by_key("What is delivered of one stream does not depend on the others")
+    .gates(GateNeed::Several)
     .group(Group::Stream, "5.0.0")
     .summary("Returns entries that a group has not had, or a consumer's pending ones.")
     .complexity("O(log N) for each entry that is returned of a stream of N.")
