@@ -160,7 +160,9 @@ impl<P: Ord + Clone> WaitingLines<P> {
     }
 
     /// Something was published that concerns several places, which follow each other in their
-    /// order: wakes the first in line at each of them, from this one on.
+    /// order: wakes the first in line at each of them, from this one on. The places are found
+    /// under the mutex, once: whoever enters a line of its own after that has counted itself after
+    /// the publication, and sees it (WQ1).
     #[inline]
     pub fn announce_each(
         &self,
@@ -474,5 +476,114 @@ mod tests {
             assert_eq!(served, [true; 2]);
             assert!(world.lines.is_empty());
         });
+    }
+
+    /// A stream: each reader has a line of its own, and sees how many entries there are.
+    #[derive(Default)]
+    struct Stream {
+        lines: WaitingLines<(u8, u64)>,
+        entries: AtomicUsize,
+        woken: [AtomicUsize; 2],
+    }
+
+    impl Stream {
+        /// A plain store, as an engine publishes a value; then every line is told.
+        fn publish(&self, entries: usize) {
+            self.entries.store(entries, Ordering::Release);
+            let is_of = |from: &(u8, u64), place: &(u8, u64)| from.0 == place.0;
+            let wake = |owner: u64| self.woken[owner as usize].store(1, Ordering::Relaxed);
+            self.lines.announce_each(|| (0, 0), is_of, wake);
+        }
+
+        fn enter(&self, owner: u64) -> Ticket {
+            self.lines.enter(owner, vec![(0, owner)])
+        }
+
+        fn has(&self, entries: usize) -> bool {
+            self.entries.load(Ordering::Acquire) >= entries
+        }
+
+        /// Whether the reader was woken since it was asked last.
+        fn was_woken(&self, owner: usize) -> bool {
+            let woken = self.woken[owner].load(Ordering::Relaxed) == 1;
+            if woken {
+                self.woken[owner].store(0, Ordering::Relaxed);
+            }
+            woken
+        }
+    }
+
+    fn two_readers_and_an_entry() {
+        let stream = Arc::new(Stream::default());
+        let spawn = |run: fn(&Stream) -> bool| {
+            let stream = Arc::clone(&stream);
+            thread::spawn(move || run(&stream))
+        };
+        let publisher = spawn(|stream| {
+            stream.publish(1);
+            true
+        });
+        let other = spawn(|stream| {
+            stream.enter(1);
+            stream.has(1)
+        });
+        stream.enter(0);
+        let seen = [stream.has(1), other.join().unwrap()];
+        publisher.join().unwrap();
+        for (owner, seen) in seen.into_iter().enumerate() {
+            assert!(seen || stream.was_woken(owner), "WQ1: it sleeps for ever");
+        }
+    }
+
+    #[test]
+    fn wq1_every_line_sees_an_entry_or_is_woken() {
+        loom::model(two_readers_and_an_entry);
+    }
+
+    /// The fault must be found.
+    #[test]
+    #[should_panic(expected = "WQ1")]
+    fn wq1_without_the_fence_a_line_is_not_woken() {
+        loom::model(|| {
+            PLANTED.with(|it| it.set(true));
+            two_readers_and_an_entry();
+        });
+    }
+
+    /// A reader that is woken for the first of two entries, and waits for the second.
+    fn a_reader_waits_on(arms_first: bool) {
+        let stream = Arc::new(Stream::default());
+        let ticket = stream.enter(0);
+        let publisher = {
+            let stream = Arc::clone(&stream);
+            thread::spawn(move || {
+                stream.publish(1);
+                stream.publish(2);
+            })
+        };
+        let mut seen = false;
+        if stream.was_woken(0) {
+            if arms_first {
+                stream.lines.arm(ticket);
+            }
+            seen = stream.has(2);
+            if !arms_first {
+                stream.lines.arm(ticket);
+            }
+        }
+        publisher.join().unwrap();
+        assert!(seen || stream.was_woken(0), "WQ1: it sleeps for ever");
+    }
+
+    #[test]
+    fn wq3_who_arms_and_looks_is_woken_for_what_comes_later() {
+        loom::model(|| a_reader_waits_on(true));
+    }
+
+    /// The fault must be found: it looks before it has armed.
+    #[test]
+    #[should_panic(expected = "WQ1")]
+    fn wq3_who_looks_before_it_arms_loses_a_wake() {
+        loom::model(|| a_reader_waits_on(false));
     }
 }
