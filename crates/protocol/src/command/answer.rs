@@ -4,8 +4,10 @@
 //! which Redis leaves open.
 
 use super::{
-    Argument, Category, CommandSpec, KeyAccess, KeySpec, Refusal, Rule, all, key_uses, keys,
-    lookup, resolve, unbuilt::unbuilt,
+    Argument, Category, CommandSpec, Flag, KeyAccess, KeySpec, Refusal, Rule, all, key_uses,
+    keys::{has_its_keys, keys},
+    lookup, resolve,
+    unbuilt::unbuilt,
 };
 use crate::{Reply, Request, pattern};
 
@@ -339,6 +341,12 @@ fn get_keys(request: Request<'_>, with_flags: bool, reply: &mut Reply<'_>) {
     }
     if !spec.accepts(line.len()) {
         return reply.error("ERR Invalid number of arguments specified for command");
+    }
+    if !has_its_keys(spec, line) {
+        if spec.flags.has(Flag::NoMandatoryKeys) {
+            return reply.array(0);
+        }
+        return reply.error("ERR Invalid arguments specified for command");
     }
     reply.array(keys(spec, line).count());
     for key in key_uses(spec, line) {

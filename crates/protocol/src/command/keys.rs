@@ -301,6 +301,16 @@ pub fn names_one_key(spec: &CommandSpec, request: Request<'_>) -> bool {
     keys.next().is_some() && keys.next().is_none()
 }
 
+/// Whether the request has a key, and as many as it says.
+pub(super) fn has_its_keys(spec: &CommandSpec, request: Request<'_>) -> bool {
+    let said = Said::of(spec.keys, request);
+    let fits = |keys: &KeySpec| {
+        let behind = request.len().saturating_sub(usize::from(keys.first) + 1);
+        !keys.counted || (1..=behind).contains(&said.count)
+    };
+    spec.keys.iter().all(fits) && keys(spec, request).next().is_some()
+}
+
 /// The iterator that [`keys`] makes.
 #[derive(Clone, Debug)]
 pub struct Keys {

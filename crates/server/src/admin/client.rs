@@ -515,8 +515,9 @@ fn kill(call: &mut Call<'_, '_, '_>) -> Handled {
                 });
             }
             b"maxage" => {
-                let age = number::parse_i64(value).filter(|age| *age > 0);
-                filter.age_s = Some(age.ok_or(AdminError::MaxAgeNotPositive)? as u64);
+                let age = number::parse_i64(value).ok_or(AdminError::MaxAgeNotAnInteger)?;
+                let age = u64::try_from(age).ok().filter(|age| *age > 0);
+                filter.age_s = Some(age.ok_or(AdminError::MaxAgeNotPositive)?);
             }
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => skip_me = true,
             b"skipme" if value.eq_ignore_ascii_case(b"no") => skip_me = false,

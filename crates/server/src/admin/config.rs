@@ -6,7 +6,7 @@ use pando_protocol::pattern;
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled};
-use crate::config::{self, Change, Config, Setting, SettingError};
+use crate::config::{self, Config, Setting, SettingError};
 use crate::limits;
 
 const HELP: &[&str] = &[
@@ -83,8 +83,8 @@ fn set(call: &mut Call<'_, '_, '_>) -> Handled {
                 name: Echo::of(name),
             });
         };
-        if setting.change == Change::AtStart {
-            return Err(failed("can't set immutable config"));
+        if let Some(refusal) = setting.change.refusal() {
+            return Err(failed(refusal));
         }
         if changes.iter().any(|(known, _)| known.name == setting.name) {
             return Err(failed("duplicate parameter"));

@@ -55,6 +55,8 @@ pub(crate) enum AdminError {
     #[error("ERR client-id should be greater than 0")]
     ClientIdNotPositive,
     #[error("ERR maxage is not an integer or out of range")]
+    MaxAgeNotAnInteger,
+    #[error("ERR maxage should be greater than 0")]
     MaxAgeNotPositive,
     #[error("ERR Invalid client ID")]
     ClientId,

@@ -205,13 +205,11 @@ fn memory(report: &mut Report<'_, '_, '_, '_>) {
     report.bytes("total_system_memory", process::machine_bytes());
     report.zeros(&[
         "used_memory_lua",
-        "used_memory_vm_total",
-        "used_memory_scripts",
-    ]);
-    report.zeros(&[
         "number_of_cached_scripts",
         "number_of_functions",
         "number_of_libraries",
+        "used_memory_vm_total",
+        "used_memory_scripts",
     ]);
     report.bytes("maxmemory", report.config.max_memory);
     report.line("maxmemory_policy", report.config.eviction_policy.name());

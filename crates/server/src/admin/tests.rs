@@ -237,6 +237,16 @@ fn client_kill_reaches_other_workers_and_oneself() {
     assert_eq!(shell.short("CLIENT KILL LADDR 127.0.0.1:6379 ID 3"), ":1");
     assert_eq!(closed(&shell), [3]);
     assert_eq!(shell.short("CLIENT KILL TYPE normal MAXAGE 1000"), ":0");
+    for (age, error) in [
+        (
+            "99999999999999999999",
+            "maxage is not an integer or out of range",
+        ),
+        ("-1", "maxage should be greater than 0"),
+    ] {
+        let reply = shell.short(&format!("CLIENT KILL MAXAGE {age}"));
+        assert_eq!(reply, format!("-ERR {error}"));
+    }
     assert_eq!(shell.short("CLIENT KILL USER default"), ":1");
     assert_eq!(
         (closed(&shell), shell.ask("CLIENT LIST").lines().count()),
@@ -338,6 +348,17 @@ const WRONG_SETTINGS: &[(&str, &str, &str)] = &[
         "argument must be between 0 and 2147483647 inclusive",
     ),
     ("databases 4", "databases", "can't set immutable config"),
+    (
+        "rdbchecksum yes",
+        "rdbchecksum",
+        "can't set immutable config",
+    ),
+    (
+        "dbfilename a.rdb",
+        "dbfilename",
+        "can't set protected config",
+    ),
+    ("dir /tmp", "dir", "can't set protected config"),
     (
         "loglevel foo",
         "loglevel",

@@ -3,13 +3,14 @@
 //! How Redis lays out values, forks, copies files, replicates or defragments has no counterpart
 //! here: any well-formed value is accepted, and CONFIG GET, SET and REWRITE know it. If a value
 //! would have to change what clients see, only values that change nothing are accepted; the others
-//! are refused with the reason.
+//! are refused with the reason. CONFIG SET refuses those that Redis cannot change while it runs,
+//! too.
 //!
 //! Deliberately absent: settings of modules.
 
 use super::error::Expected;
 use super::field::{integer, memory, only, print, switch};
-use super::setting::Setting;
+use super::setting::{Change, Setting};
 use super::value::print_switch;
 
 /// The accepted values.
@@ -52,13 +53,14 @@ const fn fixed(name: &'static str, values: &'static [&'static str], why: &'stati
     Setting::inert(name, values[0], Takes::Only { values, why })
 }
 
+use Change::{AtStart, Protected};
 use Takes::{Integer, Memory, Switch, Text, Words};
 
 const NO_TLS: &str = "the server does not speak TLS";
 
 /// In alphabetical order; values are Redis' defaults.
 pub(super) static INERT: &[Setting] = &[
-    fixed("aclfile", &[""], "the only user is default"),
+    fixed("aclfile", &[""], "the only user is default").changing(AtStart),
     any("acl-pubsub-default", "resetchannels", Text),
     any("acllog-max-len", "128", Integer),
     any("active-defrag-cycle-max", "25", Integer),
@@ -70,14 +72,14 @@ pub(super) static INERT: &[Setting] = &[
     any("active-expire-effort", "1", Integer),
     any("activedefrag", "no", Switch),
     any("activerehashing", "yes", Switch),
-    any("always-show-logo", "no", Switch),
+    any("always-show-logo", "no", Switch).changing(AtStart),
     any("aof-disable-auto-gc", "no", Switch),
     any("aof-load-truncated", "yes", Switch),
     any("aof-rewrite-incremental-fsync", "yes", Switch),
     any("aof-timestamp-enabled", "no", Switch),
     any("aof-use-rdb-preamble", "yes", Switch),
-    any("appenddirname", "appendonlydir", Text),
-    any("appendfilename", "appendonly.aof", Text),
+    any("appenddirname", "appendonlydir", Text).changing(AtStart),
+    any("appendfilename", "appendonly.aof", Text).changing(AtStart),
     any("auto-aof-rewrite-min-size", "67108864", Memory),
     any("auto-aof-rewrite-percentage", "100", Integer),
     any("bind-source-addr", "", Text),
@@ -93,16 +95,17 @@ pub(super) static INERT: &[Setting] = &[
     any("cluster-announce-ip", "", Text),
     any("cluster-announce-port", "0", Integer),
     any("cluster-announce-tls-port", "0", Integer),
-    any("cluster-config-file", "nodes.conf", Text),
+    any("cluster-config-file", "nodes.conf", Text).changing(AtStart),
     fixed(
         "cluster-enabled",
         &["no"],
         "the server is no node of a cluster",
-    ),
+    )
+    .changing(AtStart),
     any("cluster-link-sendbuf-limit", "0", Memory),
     any("cluster-migration-barrier", "1", Integer),
     any("cluster-node-timeout", "15000", Integer),
-    any("cluster-port", "0", Integer),
+    any("cluster-port", "0", Integer).changing(AtStart),
     any("cluster-preferred-endpoint-type", "ip", Text),
     any("cluster-replica-no-failover", "no", Switch),
     any("cluster-replica-validity-factor", "10", Integer),
@@ -111,18 +114,18 @@ pub(super) static INERT: &[Setting] = &[
     any("cluster-slave-validity-factor", "10", Integer),
     any("crash-log-enabled", "yes", Switch),
     any("crash-memcheck-enabled", "yes", Switch),
-    any("dbfilename", "dump.rdb", Text),
-    any("disable-thp", "yes", Switch),
+    any("dbfilename", "dump.rdb", Text).changing(Protected),
+    any("disable-thp", "yes", Switch).changing(AtStart),
     any("dynamic-hz", "yes", Switch),
-    any("enable-debug-command", "no", Text),
-    any("enable-module-command", "no", Text),
-    any("enable-protected-configs", "no", Text),
+    any("enable-debug-command", "no", Text).changing(AtStart),
+    any("enable-module-command", "no", Text).changing(AtStart),
+    any("enable-protected-configs", "no", Text).changing(AtStart),
     any("hide-user-data-from-log", "no", Switch),
     any("hll-sparse-max-bytes", "3000", Memory),
     any("hz", "10", Integer),
     any("ignore-warnings", "", Words),
-    any("io-threads", "1", Integer),
-    any("io-threads-do-reads", "no", Switch),
+    any("io-threads", "1", Integer).changing(AtStart),
+    any("io-threads-do-reads", "no", Switch).changing(AtStart),
     any("jemalloc-bg-thread", "yes", Switch),
     any("latency-monitor-max-entries", "160", Integer),
     any("lazyfree-lazy-eviction", "no", Switch),
@@ -160,7 +163,7 @@ pub(super) static INERT: &[Setting] = &[
     any("propagation-error-behavior", "ignore", Text),
     any("rdb-del-sync-files", "no", Switch),
     any("rdb-save-incremental-fsync", "yes", Switch),
-    any("rdbchecksum", "yes", Switch),
+    any("rdbchecksum", "yes", Switch).changing(AtStart),
     any("rdbcompression", "yes", Switch),
     fixed("rename-command", &[""], "commands keep their names"),
     any("repl-backlog-ttl", "3600", Integer),
@@ -178,7 +181,7 @@ pub(super) static INERT: &[Setting] = &[
     any("replica-ignore-maxmemory", "yes", Switch),
     any("replica-lazy-flush", "no", Switch),
     any("sanitize-dump-payload", "no", Text),
-    any("set-proc-title", "yes", Switch),
+    any("set-proc-title", "yes", Switch).changing(AtStart),
     any("shutdown-on-sigint", "default", Words),
     any("shutdown-on-sigterm", "default", Words),
     any("shutdown-timeout", "10", Integer),
@@ -186,7 +189,7 @@ pub(super) static INERT: &[Setting] = &[
     any("slave-announce-port", "0", Integer),
     any("slave-ignore-maxmemory", "yes", Switch),
     any("slave-lazy-flush", "no", Switch),
-    any("socket-mark-id", "0", Integer),
+    any("socket-mark-id", "0", Integer).changing(AtStart),
     any("stop-writes-on-bgsave-error", "yes", Switch),
     any("stream-node-max-bytes", "4096", Memory),
     any("stream-node-max-entries", "100", Integer),
@@ -194,14 +197,16 @@ pub(super) static INERT: &[Setting] = &[
         "supervised",
         &["no", "auto", "systemd"],
         "where NOTIFY_SOCKET is set, the service manager is told what happens",
-    ),
+    )
+    .changing(AtStart),
     fixed(
         "syslog-enabled",
         &["no"],
         "logfile and the standard error stream take the log",
-    ),
-    any("syslog-facility", "local0", Text),
-    any("syslog-ident", "redis", Text),
+    )
+    .changing(AtStart),
+    any("syslog-facility", "local0", Text).changing(AtStart),
+    any("syslog-ident", "redis", Text).changing(AtStart),
     any("tls-auth-clients", "yes", Text),
     any("tls-ca-cert-dir", "", Text),
     any("tls-ca-cert-file", "", Text),
@@ -235,14 +240,14 @@ pub(super) static INERT: &[Setting] = &[
         "the only user is default; requirepass sets its password",
     ),
     // Lists of processors; the service manager, or taskset, sets these.
-    fixed("aof_rewrite_cpulist", &[""], TASKSET),
-    fixed("bgsave_cpulist", &[""], TASKSET),
-    fixed("bio_cpulist", &[""], TASKSET),
-    fixed("server_cpulist", &[""], TASKSET),
-    fixed("aof-rewrite-cpulist", &[""], TASKSET),
-    fixed("bgsave-cpulist", &[""], TASKSET),
-    fixed("bio-cpulist", &[""], TASKSET),
-    fixed("server-cpulist", &[""], TASKSET),
+    fixed("aof_rewrite_cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("bgsave_cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("bio_cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("server_cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("aof-rewrite-cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("bgsave-cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("bio-cpulist", &[""], TASKSET).changing(AtStart),
+    fixed("server-cpulist", &[""], TASKSET).changing(AtStart),
 ];
 
 const TASKSET: &str = "taskset or the service manager chooses processors";

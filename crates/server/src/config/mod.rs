@@ -40,7 +40,7 @@ pub(crate) use flags::{command, file, flag, read};
 pub use reference::reference;
 pub use replication::{Replication, Target};
 pub(crate) use rewrite::rewrite;
-pub(crate) use setting::{Change, Setting};
+pub(crate) use setting::Setting;
 pub(crate) use value::print_percentile;
 pub use value::{LogLevel, MemoryShare};
 

@@ -74,8 +74,9 @@ A value that would change what clients see, but does not here, is refused.
 const INERT: &str = "
 ## Settings of Redis that mean nothing here
 
-They are accepted with any well-formed value, and CONFIG GET, SET and REWRITE know them. At the
-start, one line of the log names those that were given.
+They are accepted with any well-formed value, and CONFIG GET, SET and REWRITE know them. (SET
+refuses what Redis cannot change while it runs.) At the start, one line of the log names those that
+were given.
 
 ";
 
@@ -89,7 +90,7 @@ fn describe(page: &mut String, setting: &Setting, defaults: &Config) {
     };
     let change = match setting.change {
         Change::Running => "CONFIG SET changes it",
-        Change::AtStart => "only at start",
+        Change::AtStart | Change::Protected => "only at start",
     };
     let names = match setting.own_name {
         Some(own_name) => format!("{own_name}, {}", setting.name),

@@ -26,6 +26,19 @@ pub(crate) enum Change {
     Running,
     /// Only the command line and the file set it.
     AtStart,
+    /// The same, since CONFIG SET could be made to write where it should not.
+    Protected,
+}
+
+impl Change {
+    /// Why CONFIG SET does not change it, in Redis' words.
+    pub(crate) fn refusal(self) -> Option<&'static str> {
+        match self {
+            Self::Running => None,
+            Self::AtStart => Some("can't set immutable config"),
+            Self::Protected => Some("can't set protected config"),
+        }
+    }
 }
 
 /// One setting.
@@ -87,6 +100,11 @@ impl Setting {
             foreign: true,
             kept: Kept::Inert { default, takes },
         }
+    }
+
+    pub(super) const fn changing(mut self, change: Change) -> Self {
+        self.change = change;
+        self
     }
 
     pub(super) const fn own_name(mut self, own_name: &'static str) -> Self {
@@ -338,7 +356,8 @@ static SETTINGS: &[Setting] = &[
             set(&mut config.data_dir, path)
         },
     )
-    .own_name("data-dir"),
+    .own_name("data-dir")
+    .changing(Change::Protected),
     Setting::new(
         "log-dir",
         "Directories of logs, used in turns, for several disks; the data directory if none",

@@ -17,17 +17,17 @@ const SHARED_INTEGERS: i64 = 10_000;
 
 /// The reply of OBJECT HELP.
 const HELP: &[&str] = &[
-    "OBJECT subcommand [key]. The subcommands:",
-    "ENCODING key",
+    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ENCODING <key>",
     "    The form in which Redis would hold the value.",
-    "FREQ key",
+    "FREQ <key>",
     "    How often the key was used lately; needs an LFU policy.",
-    "IDLETIME key",
+    "IDLETIME <key>",
     "    Seconds since the key was last used; under policies other than LRU, written.",
-    "REFCOUNT key",
+    "REFCOUNT <key>",
     "    The references that the value has.",
     "HELP",
-    "    These lines.",
+    "    Prints this help.",
 ];
 
 /// Describes a value as Redis would; null when it is absent.

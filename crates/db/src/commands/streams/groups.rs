@@ -22,7 +22,7 @@ const HELP: &[&str] = &[
     "SETID <key> <group> <id|$> [ENTRIESREAD <count>]",
     "    Make a group go on behind <id>.",
     "HELP",
-    "    Print this help.",
+    "    Prints this help.",
 ];
 
 /// Most arguments of XGROUP CREATE.

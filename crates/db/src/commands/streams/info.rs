@@ -20,7 +20,7 @@ const HELP: &[&str] = &[
     "STREAM <key> [FULL [COUNT <count>]]",
     "    Describe a stream; with FULL, return it, or its first <count> entries.",
     "HELP",
-    "    Print this help.",
+    "    Prints this help.",
 ];
 
 /// Entries, and pending ones, that XINFO STREAM FULL returns unless COUNT says otherwise.

@@ -304,6 +304,19 @@ fn keys_of_a_line_are_told() {
             "GETKEYS spublish c m",
             "-ERR The command has no key arguments",
         ),
+        ("GETKEYS eval s 2 a", "[]"),
+        (
+            "GETKEYS sintercard 2 a",
+            "-ERR Invalid arguments specified for command",
+        ),
+        (
+            "GETKEYSANDFLAGS zunionstore d 0 a",
+            "-ERR Invalid arguments specified for command",
+        ),
+        (
+            "GETKEYS xread count 2 block 1",
+            "-ERR Invalid arguments specified for command",
+        ),
         ("GETKEYS nope k", "-ERR Invalid command specified"),
         ("GETKEYS client nope", "-ERR Invalid command specified"),
         ("GETKEYS client|id x", "-ERR Invalid command specified"),
