@@ -5,6 +5,7 @@
     crates/bench/scripts/collections.py target/release/pando cpu [--pipelines 32,1] [--requests 1m]
     crates/bench/scripts/collections.py target/release/pando memory
     crates/bench/scripts/collections.py target/release/pando blocked [--clients 10000]
+    crates/bench/scripts/collections.py target/release/pando ycsb-e [--records 100k] [--requests 2k]
 
 cpu: the default tests of redis-benchmark against both servers in turn, several rounds; the
 processor time of each server, from /proc, per million operations, and the median of the rounds'
@@ -16,9 +17,17 @@ of five members, by MEMORY USAGE's total (used_memory before and after), as rati
 blocked: so many clients in BLPOP, each on a key of its own. Processor time of the server in
 --seconds of idleness, per second; then one push after the other to a random one of them: how long it
 takes from the push to the element at the client that was woken.
+
+ycsb-e: workload E of YCSB (95 % scans of 1 to 100 records, 5 % inserts; records of ten fields of 100
+bytes; start keys by a scrambled Zipfian) by the commands of YCSB's client for Redis, word for word:
+an insert is HMSET and ZADD to the set `_indices`, whose scores are the keys' hash codes in Java; a
+scan is ZRANGEBYSCORE … LIMIT, then HGETALL of each key, one command at a time. YCSB itself does not
+run here: its clients are played by --ycsb-clients processes. Processor seconds of the server per
+million operations of YCSB, both servers in turns. (--requests is per round: 2k is enough.)
 """
 
 import argparse
+import multiprocessing
 import os
 import random
 import resource
@@ -251,6 +260,129 @@ def blocked(options):
             )
 
 
+def java_hash(text):
+    """String.hashCode()."""
+    code = 0
+    for letter in text.encode():
+        code = (31 * code + letter) & 0xFFFFFFFF
+    return code - (1 << 32) if code >= 1 << 31 else code
+
+
+def java_double(number):
+    """Double.toString() of an integer, as Jedis sends a score."""
+    digits = str(abs(number))
+    if len(digits) <= 7:
+        return f"{number}.0"
+    rest = digits[1:].rstrip("0") or "0"
+    return f"{'-' if number < 0 else ''}{digits[0]}.{rest}E{len(digits) - 1}"
+
+
+def fnv(number):
+    """YCSB's hash of the number of a record."""
+    code = 0xCBF29CE484222325
+    for _ in range(8):
+        code = (code ^ (number & 0xFF)) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
+        number >>= 8
+    return abs(code - (1 << 64) if code >= 1 << 63 else code)
+
+
+class Zipfian:
+    """YCSB's generator: the first of `items` items most often."""
+
+    SKEW = 0.99
+
+    def __init__(self, items):
+        self.items = items
+        self.zeta = sum(1 / rank**self.SKEW for rank in range(1, items + 1))
+        two = 1 + 0.5**self.SKEW
+        self.alpha = 1 / (1 - self.SKEW)
+        self.eta = (1 - (2 / items) ** (1 - self.SKEW)) / (1 - two / self.zeta)
+
+    def next(self, source):
+        share = source.random()
+        if share * self.zeta < 1:
+            return 0
+        if share * self.zeta < 1 + 0.5**self.SKEW:
+            return 1
+        return int(self.items * (self.eta * share - self.eta + 1) ** self.alpha)
+
+
+def insert(number, source):
+    """The commands that insert a record."""
+    key = f"user{fnv(number)}"
+    fields = [
+        word
+        for field in range(10)
+        for word in (f"field{field}", bytes(source.choices(range(32, 127), k=100)))
+    ]
+    return [
+        ("HMSET", key, *fields),
+        ("ZADD", "_indices", java_double(java_hash(key)), key),
+    ]
+
+
+def play_ycsb_e(port, client, requests, records, zipfian):
+    """One of YCSB's threads."""
+    source = random.Random(client)
+    connection = Client(port)
+    for request in range(requests):
+        if source.random() < 0.05:
+            number = records + client * requests + request
+            for command in insert(number, source):
+                connection.call(*command)
+        else:
+            start = f"user{fnv(fnv(zipfian.next(source)) % records)}"
+            count = source.randint(1, 100)
+            score = java_double(java_hash(start))
+            bounds = ("_indices", score, "+inf", "LIMIT", 0, count)
+            keys = connection.call("ZRANGEBYSCORE", *bounds)
+            assert start.encode() in keys or len(keys) == count, "the record is not found"
+            for key in keys:
+                assert len(connection.call("HGETALL", key)) == 20, "the record is not whole"
+
+
+def ycsb_e(options):
+    zipfian = Zipfian(options.records)
+    requests = options.requests // options.ycsb_clients
+    rounds = []
+    with Server(options, "redis") as redis, Server(options, "pando") as pando:
+        servers = [redis, pando]
+        for server in servers:
+            source = random.Random(0)
+            load = (insert(number, source) for number in range(options.records))
+            server.client.many(command for commands in load for command in commands)
+        for turn in range(options.rounds):
+            found = {}
+            for server in servers:
+                before = server.cpu_seconds()
+                players = [
+                    multiprocessing.Process(
+                        target=play_ycsb_e,
+                        args=(
+                            server.port,
+                            turn * options.ycsb_clients + client,
+                            requests,
+                            options.records,
+                            zipfian,
+                        ),
+                    )
+                    for client in range(options.ycsb_clients)
+                ]
+                for player in players:
+                    player.start()
+                for player in players:
+                    player.join()
+                    assert player.exitcode == 0, "a client failed"
+                seconds = server.cpu_seconds() - before
+                found[server.name] = seconds * 1e6 / (requests * options.ycsb_clients)
+            rounds.append(found)
+    each = {side: statistics.median(it[side] for it in rounds) for side in ["redis", "pando"]}
+    ratio = statistics.median(it["pando"] / it["redis"] for it in rounds)
+    met = "met" if ratio <= 0.67 else "MISSED"
+    print("| workload | redis s/M | pando s/M | ratio | bar |\n|---|---|---|---|---|")
+    print(f"| YCSB E | {each['redis']:.0f} | {each['pando']:.0f} | {ratio:.2f} | 0.67 {met} |")
+
+
 def info(client, section):
     lines = client.call("INFO", section).decode().splitlines()
     return dict(line.split(":", 1) for line in lines if ":" in line)
@@ -264,7 +396,7 @@ def count(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pando")
-    parser.add_argument("what", choices=["cpu", "memory", "blocked"])
+    parser.add_argument("what", choices=["cpu", "memory", "blocked", "ycsb-e"])
     parser.add_argument("--redis", default="redis-server")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tests", default=TESTS)
@@ -275,9 +407,12 @@ def main():
     parser.add_argument("--clients", type=count, default=10_000)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--pushes", type=count, default=10_000)
+    parser.add_argument("--records", type=count, default=100_000)
+    parser.add_argument("--ycsb-clients", type=int, default=4)
     options = parser.parse_args()
     options.pando = os.path.abspath(options.pando)
-    {"cpu": cpu, "memory": memory, "blocked": blocked}[options.what](options)
+    run = {"cpu": cpu, "memory": memory, "blocked": blocked, "ycsb-e": ycsb_e}
+    run[options.what](options)
 
 
 if __name__ == "__main__":
