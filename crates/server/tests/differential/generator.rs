@@ -3,8 +3,13 @@
 //! Deliberately absent: deadlines that could pass while the test runs (they are far away or long
 //! past), since the two servers do not share a clock.
 
+macro_rules! args {
+    ($($argument:expr),* $(,)?) => { vec![$(Vec::<u8>::from($argument)),*] };
+}
+
 mod lists;
 mod places;
+mod session;
 mod sets;
 mod sort;
 mod streams;
@@ -24,6 +29,8 @@ pub(super) struct Generator {
     random: Rng,
     /// Whether MULTI was the last of MULTI, EXEC and DISCARD.
     in_multi: bool,
+    /// The arguments of WATCH since it ended last.
+    watched: Vec<Vec<u8>>,
     /// The time of the next entries of streams.
     stream_ms: u64,
 }
@@ -62,21 +69,19 @@ fn number(word: &[u8]) -> Option<i64> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-macro_rules! args {
-    ($($argument:expr),* $(,)?) => { vec![$(Vec::<u8>::from($argument)),*] };
-}
-
 impl Generator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             random: Rng::with_seed(seed),
             in_multi: false,
+            watched: Vec::new(),
             stream_ms: 1,
         }
     }
 
     /// The next command. Not MULTI or WATCH inside MULTI, which end the transaction as they do in
-    /// later versions than the peer's.
+    /// later versions than the peer's; nor a change of a watched stream's groups, which does not
+    /// end it there.
     pub(super) fn next(&mut self) -> Step {
         loop {
             let step = self.draw();
@@ -85,7 +90,17 @@ impl Generator {
             if self.in_multi && (is_multi || name == b"watch") {
                 continue;
             }
-            if is_alone && (is_multi || [&b"exec"[..], b"discard", b"reset"].contains(&&name[..])) {
+            let is_watched = |word: &Vec<u8>| self.watched.contains(word);
+            if streams::OF_GROUPS.contains(&&name[..]) && step.arguments.iter().any(is_watched) {
+                continue;
+            }
+            let ends = [&b"exec"[..], b"discard", b"reset"].contains(&&name[..]);
+            if name == b"watch" {
+                self.watched.extend_from_slice(&step.arguments[1..]);
+            } else if is_alone && (name == b"unwatch" || ends && self.in_multi) {
+                self.watched.clear();
+            }
+            if is_alone && (is_multi || ends) {
                 self.in_multi = is_multi;
             }
             return step;
@@ -743,55 +758,5 @@ impl Generator {
                 self.exact(name, arguments)
             }
         }
-    }
-
-    fn transaction(&mut self) -> Step {
-        let name = match self.random.u32(..12) {
-            0..4 => "multi",
-            4..8 => "exec",
-            8 => "discard",
-            9 => "unwatch",
-            _ => {
-                let key = self.any_key();
-                return self.exact("watch", args![key]);
-            }
-        };
-        self.exact(name, vec![])
-    }
-
-    fn connection(&mut self) -> Step {
-        match self.random.u32(..12) {
-            0 => self.exact("ping", vec![]),
-            1 => {
-                let value = self.value();
-                let name = self.pick(&["ping", "echo"]);
-                self.exact(name, args![value])
-            }
-            2 | 3 => {
-                let database = self.number_word(0, 3);
-                self.exact("select", args![database])
-            }
-            4 => {
-                let name = self.pick(&["app", "", "two words", "x"]);
-                self.exact("client", args!["SETNAME", name])
-            }
-            5 => self.exact("client", args!["GETNAME"]),
-            6 => self.exact("wait", args!["0", "0"]),
-            7 => self.step("command", args!["COUNT"], Compare::Shape),
-            8 => {
-                let key = self.any_key();
-                self.exact("command", args!["GETKEYS", "set", key, "v"])
-            }
-            9 => self.exact("config", args!["GET", "databases"]),
-            10 => self.exact("acl", args!["WHOAMI"]),
-            _ => self.step("time", vec![], Compare::Shape),
-        }
-    }
-
-    fn garbage(&mut self) -> Step {
-        let name = self.pick(&["nosuch", "getx", "", "client|list", "lpush2", "get set"]);
-        let count = self.random.usize(..4);
-        let arguments = (0..count).map(|_| self.value()).collect();
-        self.exact(name, arguments)
     }
 }

@@ -4,11 +4,13 @@
 //! Replies that may differ are listed in `listed.rs`, each with its reason; any other difference
 //! fails the test and names the seed. `PANDO_DIFFERENTIAL_COMMANDS` sets how many commands are sent
 //! per protocol (default 20,000), `PANDO_DIFFERENTIAL_SEED` the first seed,
-//! `PANDO_DIFFERENTIAL_ENGINE` the engine. Where redis-server is not installed, the test says so
+//! `PANDO_DIFFERENTIAL_ENGINE` the engine; a run that fails writes its commands to the file
+//! `PANDO_DIFFERENTIAL_HISTORY`. Where redis-server is not installed, the test says so
 //! and compares nothing.
 
 mod compare;
 mod dump_files;
+mod edges;
 mod generator;
 mod listed;
 mod peer;
@@ -236,6 +238,9 @@ impl Run {
     /// mention its key or change everything.
     fn fail(&self, difference: &str) -> ! {
         const SHOWN: usize = 10;
+        if let Some(path) = std::env::var_os("PANDO_DIFFERENTIAL_HISTORY") {
+            std::fs::write(path, self.history.join("\n")).expect("the file is written");
+        }
         let last = self.history.last().map_or("", String::as_str);
         let key = last.split(' ').nth(1).unwrap_or(last);
         let mut recent = self.history.len().saturating_sub(SHOWN);

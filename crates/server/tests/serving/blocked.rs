@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::TestServer;
+use crate::harness::{TestServer, Wire};
 
 /// Waits until so many clients are blocked.
 fn wait_for_blocked(server: &TestServer, count: usize) {
@@ -226,4 +226,44 @@ fn entries_are_delivered_once_and_read_by_all() {
             .iter()
             .all(|count| count.load(Ordering::Relaxed) == 1)
     );
+}
+
+/// One client may wait for very many keys: others are served meanwhile, a push is, too, and when it
+/// has gone its memory has.
+#[test]
+fn a_wait_for_very_many_keys_is_served_and_given_back() {
+    const KEYS: usize = 100_000;
+    let server = TestServer::start(&["--threads", "2"]);
+    let mut admin = server.connect();
+    let used = |admin: &mut Wire| {
+        let lines = admin.ask_any(&["INFO", "memory"]);
+        let field = lines.lines().find_map(|it| it.strip_prefix("used_memory:"));
+        field
+            .and_then(|it| it.parse::<u64>().ok())
+            .expect("it is told")
+    };
+    let before = used(&mut admin);
+    let keys: Vec<String> = (0..KEYS)
+        .map(|key| format!("$7\r\nk{key:06}\r\n"))
+        .collect();
+    let keys = keys.concat();
+    let command = format!("*{}\r\n$5\r\nBLPOP\r\n{keys}$1\r\n0\r\n", KEYS + 2);
+    let mut greedy = server.connect();
+    greedy.send(&command);
+    wait_for_blocked(&server, 1);
+    admin.ask(&["RPUSH", "k099999", "element"], ":1\r\n");
+    greedy.expect("*2\r\n$7\r\nk099999\r\n$7\r\nelement\r\n");
+    wait_for_blocked(&server, 0);
+    for _ in 0..3 {
+        let mut gone = server.connect();
+        gone.send(&command);
+        wait_for_blocked(&server, 1);
+        admin.ask(&["PING"], "+PONG\r\n");
+        drop(gone);
+        wait_for_blocked(&server, 0);
+    }
+    drop(greedy);
+    server.wait_until("its memory is given back", || {
+        used(&mut admin) < before + 4 * 1024 * 1024
+    });
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::commands::memory_usage;
 use crate::commands::testing::{Shell, client, seed, try_line};
 use crate::lines::Ended;
 
@@ -140,6 +141,41 @@ fn lists_live_on_as_other_values_do() {
         ("OBJECT ENCODING q", "$9 quicklist"),
         ("LPOP r 4", "*4 $1 a $1 b $1 c $1 d"),
     ]);
+}
+
+/// Queues run through a list from either end, it grows and it shrinks, for ever: it keeps its size.
+#[test]
+fn a_list_that_grows_and_shrinks_for_ever_stays_small() {
+    let mut shell = Shell::new();
+    let many: Vec<String> = (0..300).map(|number| format!("element-{number}")).collect();
+    let words = |name: &'static str| {
+        [name, "l"]
+            .into_iter()
+            .chain(many.iter().map(String::as_str))
+    };
+    shell.run(words("RPUSH"));
+    let mut bytes = Vec::new();
+    for round in 0..12 {
+        for element in &many {
+            shell.run(["RPUSH", "l", element]);
+            shell.line("LPOP l");
+        }
+        for element in &many {
+            shell.run(["LPUSH", "l", element]);
+            shell.line("RPOP l");
+        }
+        for _ in 0..10 {
+            shell.run(words(["RPUSH", "LPUSH"][round % 2]));
+        }
+        assert_eq!(shell.line("LLEN l"), ":3300");
+        shell.line(["LTRIM l 3000 -1", "LTRIM l 0 299", "LTRIM l 1500 1799"][round % 3]);
+        assert_eq!(shell.line("LLEN l"), ":300");
+        let used = memory_usage(&mut shell.turn().keyspace(0), b"l");
+        bytes.push(used.expect("it is there"));
+    }
+    let most = bytes.iter().max().expect("there are rounds");
+    assert!(*most <= bytes[0] * 3 / 2, "{bytes:?}");
+    shell.check(&[("LTRIM l 1 0", "+OK"), ("EXISTS l", ":0")]);
 }
 
 #[test]

@@ -27,6 +27,16 @@ pub(super) fn tame(name: &[u8], arguments: &mut [Vec<u8>]) {
     }
 }
 
+/// Commands that change a stream's groups, or its ids, and no entries.
+pub(super) const OF_GROUPS: [&[u8]; 6] = [
+    b"xack",
+    b"xautoclaim",
+    b"xclaim",
+    b"xgroup",
+    b"xreadgroup",
+    b"xsetid",
+];
+
 impl Generator {
     fn stream_key(&mut self) -> Vec<u8> {
         if self.one_in(12) {
