@@ -349,6 +349,12 @@ impl<'o> FieldsDraft<'o> {
     #[inline]
     pub fn set(&mut self, field: &[u8], value: StringBody<'_>, keeps_deadline: bool) -> bool {
         if !self.is_timed {
+            // A value that a large hash has already costs no copy of its nodes.
+            if let (HashRef::Wide(row), StringBody::Flat(new)) = (self.row.as_ref(), &value)
+                && row.get(field).is_some_and(|old| old == &new[..])
+            {
+                return false;
+            }
             return self.row.set_body(field, value);
         }
         let was_there = self.as_ref().get(field).is_some();

@@ -54,7 +54,8 @@ impl<T: Clone> Handle<T> {
 impl<T: Clone> Handle<[T]> {
     /// The node, for changes in the new version: a copy if somebody else holds it.
     pub(super) fn unshare(&mut self) -> &mut [T] {
-        if self.get_mut().is_none() {
+        // For the count alone.
+        if Arc::strong_count(&self.0) > 1 {
             cost::copied(size_of_val(&**self));
         }
         Arc::make_mut(&mut self.0)

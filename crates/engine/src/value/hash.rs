@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 
-use super::row::{self, Entries, Name, RowRef, ShortRow};
-use super::wide::{Changes, Column, Leaf};
+use super::row::{self, Entries, Name, Part, RowRef, ShortRow};
+use super::wide::{Changes, Column, End, Leaf};
 use super::{Body, Chunked, PackedRow, RowTag, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
@@ -127,6 +127,7 @@ impl<'a> HashRef<'a> {
                 row,
                 leaf: None,
                 index: 0,
+                entries: None,
             },
         };
         let length = self.len();
@@ -247,6 +248,8 @@ enum IterForm<'a> {
         /// The leaf of the field before `rank`, and where the next one would be in it.
         leaf: Option<&'a Leaf>,
         index: usize,
+        /// The rest of that leaf, if it holds all values in line.
+        entries: Option<Entries<'a>>,
     },
 }
 
@@ -261,12 +264,25 @@ impl<'a> Iterator for HashIter<'a> {
                 (field, StringRef::Flat(value))
             }
             IterForm::Wide { .. } if self.rank == self.length => return None,
-            IterForm::Wide { row, leaf, index } => {
+            IterForm::Wide {
+                entries: Some(entries),
+                ..
+            } if entries.len() > 0 => {
+                let (field, value) = entries.next()?;
+                (field, StringRef::Flat(value))
+            }
+            IterForm::Wide {
+                row,
+                leaf,
+                index,
+                entries,
+            } => {
                 let current = match *leaf {
-                    Some(leaf) if *index < leaf.row().len() => leaf,
+                    Some(leaf) if entries.is_none() && *index < leaf.row().len() => leaf,
                     _ => {
                         let (next, at) = row.nth_leaf(self.rank)?;
                         (*leaf, *index) = (Some(next), at);
+                        *entries = next.entries_behind(at);
                         next
                     }
                 };
@@ -304,7 +320,7 @@ impl<'a> Iterator for HashIter<'a> {
         self.rank = self.rank.saturating_add(count).min(self.length);
         match &mut self.form {
             IterForm::Packed(row, entries) => *entries = row.entries(self.rank),
-            IterForm::Wide { leaf, .. } => *leaf = None,
+            IterForm::Wide { leaf, entries, .. } => (*leaf, *entries) = (None, None),
         }
         self.next()
     }
@@ -449,6 +465,33 @@ impl<'o> HashDraft<'o> {
         }
     }
 
+    /// Sets flat columns that come before all others, or after them, in the order of their fields.
+    pub(super) fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
+        if let Form::Wide(row) = &mut self.0 {
+            return row.extend(end, columns);
+        }
+        for (field, value) in columns {
+            self.set(field, value);
+        }
+    }
+
+    /// Removes the first or last columns, fewer than there are.
+    pub(super) fn cut(&mut self, end: End, count: usize) {
+        match &mut self.0 {
+            Form::Wide(row) => row.cut(end, count),
+            Form::Packed(_) if count == 0 => {}
+            Form::Packed(block) => {
+                let row = RowRef::new(block);
+                let kept = match end {
+                    End::First => count..row.len(),
+                    End::Last => 0..row.len() - count,
+                };
+                let kept = row::assemble(&[Part::Rows(row, kept)]);
+                *block = Cow::Owned(kept.into_vec());
+            }
+        }
+    }
+
     /// The finished hash; see [`Self::finish_as`].
     #[must_use]
     pub fn finish(self) -> Body<'static> {
@@ -471,14 +514,11 @@ impl<'o> HashDraft<'o> {
     }
 }
 
-/// Upper bound of the bytes a new field takes in a small hash besides its name and value.
-const FIELD_ROOM_BYTES: usize = 16;
-
 /// The draft's own copy of a block, with space for a field of this many bytes.
 #[inline]
 fn own<'b>(block: &'b mut Cow<'_, [u8]>, field_bytes: usize) -> &'b mut Vec<u8> {
     if let Cow::Borrowed(shared) = *block {
-        let room = field_bytes.min(PACKED_ROW_BYTES_MAX) + FIELD_ROOM_BYTES;
+        let room = field_bytes.min(PACKED_ROW_BYTES_MAX) + row::FIELD_ROOM_BYTES;
         let mut copy = row::spare(shared.len() + room);
         copy.extend_from_slice(shared);
         *block = Cow::Owned(copy);

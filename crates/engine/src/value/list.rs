@@ -23,6 +23,11 @@
 //! - **DL2 short-labels** No label is longer than [`LABEL_BYTES_MAX`] once the draft's change is
 //!   done.
 
+mod ends;
+
+pub use ends::ListEnds;
+
+use super::wide::End;
 use super::{Body, HashDraft, HashIter, HashRef, RowTag, StringBody, StringRef};
 
 /// Longest label in bytes.
@@ -284,6 +289,25 @@ impl<'o> ListDraft<'o> {
         self.0.set_body(&label, element);
     }
 
+    /// Adds short elements before the first one or behind the last one, in order.
+    fn extend<'e>(&mut self, end: End, elements: impl ExactSizeIterator<Item = &'e [u8]>) {
+        let count = elements.len() as i64;
+        let row = self.0.as_ref();
+        let edge = match end {
+            End::First => row.nth(0),
+            End::Last => row.len().checked_sub(1).and_then(|last| row.nth(last)),
+        };
+        let edge = edge.map(|(label, _)| parse(label).expect(SOUND).0);
+        let first = match (edge, end) {
+            (None, _) => 0,
+            (Some(edge), End::First) => edge - count,
+            (Some(edge), End::Last) => edge + 1,
+        };
+        let labels: Vec<Vec<u8>> = (first..first + count).map(label).collect();
+        let columns = labels.iter().map(Vec::as_slice).zip(elements);
+        self.0.extend(end, &columns.collect::<Vec<_>>());
+    }
+
     /// Adds an element before the one at `index`, or as the last one. O(log elements + bytes), and
     /// now and then O(elements around it).
     pub fn insert(&mut self, index: usize, element: StringBody<'_>) {
@@ -521,5 +545,61 @@ mod tests {
         assert!(draft.as_ref().get(0).is_some_and(|it| it == b"first"));
         assert!(draft.as_ref().get(20_001).is_some_and(|it| it == b"last"));
         assert!(ListRef::is_sound(row_of(&draft.finish())));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Pushes and pops at both ends, many in one update, of small and large lists.
+        #[test]
+        fn ends_are_those_of_a_deque(
+            rounds in vec((vec((0..8_u8, 0..40_usize), 1..300), any::<bool>()), 1..8),
+        ) {
+            let mut model: std::collections::VecDeque<Vec<u8>> = std::collections::VecDeque::new();
+            let mut current = ListDraft::new(None).finish();
+            for (round, (steps, shrinks)) in rounds.into_iter().enumerate() {
+                let next = {
+                    let mut ends = ListEnds::new(Some(ListRef::new(row_of(&current))));
+                    for (number, (kind, bytes)) in steps.into_iter().enumerate() {
+                        let mut element = format!("{round}-{number}-").into_bytes();
+                        element.resize(element.len() + bytes, b'x');
+                        let kind = if shrinks && kind < 4 { kind + 4 } else { kind };
+                        match kind {
+                            0..2 => {
+                                ends.push_front(&element);
+                                model.push_front(element);
+                            }
+                            2..5 => {
+                                ends.push_back(&element);
+                                model.push_back(element);
+                            }
+                            5..7 => {
+                                let expected = model.pop_front();
+                                // Not always asked for.
+                                if bytes % 3 > 0 {
+                                    let found = ends.first().map(|it| it.to_cow().into_owned());
+                                    prop_assert_eq!(found, expected);
+                                }
+                                ends.pop_front();
+                            }
+                            _ => {
+                                let expected = model.pop_back();
+                                if bytes % 3 > 0 {
+                                    let found = ends.last().map(|it| it.to_cow().into_owned());
+                                    prop_assert_eq!(found, expected);
+                                }
+                                ends.pop_back();
+                            }
+                        }
+                        prop_assert_eq!(ends.len(), model.len());
+                    }
+                    ends.finish()
+                };
+                prop_assert!(ListRef::is_sound(row_of(&next)));
+                let expected: Vec<_> = model.iter().cloned().collect();
+                prop_assert_eq!(elements(&next), expected);
+                current = next;
+            }
+        }
     }
 }

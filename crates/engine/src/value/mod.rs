@@ -41,7 +41,7 @@ use crate::limits::COLUMN_FLAT_BYTES_MAX;
 pub use chunked::Chunked;
 pub use fields::{FieldsDraft, FieldsIter, FieldsRef};
 pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
-pub use list::{ListDraft, ListIter, ListRef};
+pub use list::{ListDraft, ListEnds, ListIter, ListRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
 pub use sorted::{SortedDraft, SortedIter, SortedRef};

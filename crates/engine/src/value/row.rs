@@ -18,13 +18,17 @@
 //! - **DP3 packed-bound** The block of a packed hash is at most [`PACKED_ROW_BYTES_MAX`] long and
 //!   holds every value in line.
 //!
-//! Deliberately absent: changes in place of data a reader can see. A draft copies the block once
-//! and changes its copy; a leaf is assembled from parts of its predecessor. Neither is changed
-//! after that, so readers need no protection.
+//! Deliberately absent: changes in place of data a reader can see. A draft copies the block once,
+//! or a leaf's, and changes its copy; a leaf with large columns is assembled from parts of its
+//! predecessor. Neither is changed after that, so readers need no protection.
+
+mod name;
 
 use std::cell::Cell as StdCell;
 use std::cmp::Ordering;
 use std::ops::Range;
+
+pub(super) use name::Name;
 
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
@@ -38,6 +42,10 @@ const LONG_OUT_OF_LINE: u32 = 0x8000_0000;
 
 /// Most bytes of names and values that 2-byte offsets reach.
 const SHORT_DATA_BYTES_MAX: usize = (SHORT_OUT_OF_LINE - 1) as usize;
+
+/// Upper bound of the bytes a new field takes in a block with short offsets besides its name and
+/// value.
+pub(super) const FIELD_ROOM_BYTES: usize = 16;
 
 /// The block of a row without fields.
 pub(super) const EMPTY: &[u8; HEADER_BYTES] = &[0, 0];
@@ -257,8 +265,28 @@ impl<'a> RowRef<'a> {
 
     /// The same block, if its offsets are short; only large leaves of wide rows have long ones.
     #[inline]
-    fn short(self) -> Option<ShortRow<'a>> {
+    pub(super) fn short(self) -> Option<ShortRow<'a>> {
         (self.offset_bytes == SHORT_OFFSET_BYTES).then(|| ShortRow::new(self.block, self.count))
+    }
+
+    /// Whether offsets take 2 bytes.
+    #[inline]
+    pub(super) fn is_short(self) -> bool {
+        self.offset_bytes == SHORT_OFFSET_BYTES
+    }
+
+    /// Whether `field` can be set by [`set_in`]: before and after it, offsets are short (DP2).
+    /// `at` comes from [`Self::search`].
+    #[inline]
+    pub(super) fn takes_in_place(
+        self,
+        at: Result<usize, usize>,
+        field: &[u8],
+        value: &[u8],
+    ) -> bool {
+        self.is_short()
+            && self.count < COUNT_MAX
+            && self.bytes_with(at, field, value) <= SHORT_DATA_BYTES_MAX
     }
 
     /// Bytes of a block with short offsets once `field` is set. `at` comes from [`Self::search`].
@@ -431,6 +459,13 @@ pub(super) struct Entries<'a> {
     start: usize,
 }
 
+impl Entries<'_> {
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+}
+
 impl<'a> Iterator for Entries<'a> {
     type Item = (&'a [u8], &'a [u8]);
 
@@ -458,105 +493,6 @@ fn find(count: usize, compare: impl Fn(usize) -> Ordering) -> Result<usize, usiz
         }
     }
     Err(low)
-}
-
-/// Bytes of a name that are compared at once.
-const PREFIX_BYTES: usize = size_of::<u64>();
-
-/// A name to look for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Name<'n> {
-    bytes: &'n [u8],
-    prefix: u64,
-    /// The bytes of `prefix` that belong to the name.
-    mask: u64,
-}
-
-impl<'n> Name<'n> {
-    #[inline]
-    pub(super) fn bytes(self) -> &'n [u8] {
-        self.bytes
-    }
-
-    /// Which of the [`GUESSES`] belongs to this name, in a row of this many fields.
-    #[inline]
-    fn guess(&self, count: usize) -> usize {
-        /// An odd number without a pattern: the golden ratio.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let last = self.bytes.last_chunk::<PREFIX_BYTES>();
-        let last = last.map_or(0, |word| u64::from_le_bytes(*word).rotate_left(1));
-        let mixed = (self.prefix ^ last ^ count as u64).wrapping_mul(SPREAD);
-        (mixed >> (u64::BITS - GUESS_BITS)) as usize
-    }
-
-    #[inline]
-    pub(super) fn new(bytes: &'n [u8]) -> Self {
-        let prefix = prefix(bytes, bytes.len());
-        let others = 8 * PREFIX_BYTES.saturating_sub(bytes.len()) as u32;
-        let mask = u64::MAX.checked_shl(others).unwrap_or(0);
-        Self {
-            bytes,
-            prefix,
-            mask,
-        }
-    }
-
-    /// Whether another name, the first `bytes` bytes of `room`, equals this one.
-    #[inline]
-    fn is(&self, room: &[u8], bytes: usize) -> bool {
-        if bytes != self.bytes.len() {
-            return false;
-        }
-        match room.first_chunk() {
-            Some(word) => {
-                let differ = (u64::from_be_bytes(*word) ^ self.prefix) & self.mask;
-                differ == 0 && (bytes <= PREFIX_BYTES || room[..bytes] == *self.bytes)
-            }
-            None => room[..bytes] == *self.bytes,
-        }
-    }
-
-    /// The order of another name, the first `bytes` bytes of `room`, and this one.
-    #[inline]
-    fn compare_to(self, room: &[u8], bytes: usize) -> Ordering {
-        prefix(room, bytes).cmp(&self.prefix).then_with(|| {
-            if bytes <= PREFIX_BYTES && self.bytes.len() <= PREFIX_BYTES {
-                // The padding of the shorter one may equal the last bytes of the longer one.
-                return bytes.cmp(&self.bytes.len());
-            }
-            room[..bytes].cmp(self.bytes)
-        })
-    }
-}
-
-/// The first eight bytes of a name, itself the first `bytes` bytes of `room`, padded with zeros.
-/// They order as names do, except that names with equal prefixes compare as equal.
-#[inline]
-fn prefix(room: &[u8], bytes: usize) -> u64 {
-    match room.first_chunk() {
-        Some(word) if bytes >= PREFIX_BYTES => u64::from_be_bytes(*word),
-        // What follows the name is cut off, in two steps, so that an empty name works too.
-        Some(word) => {
-            let others = 8 * (PREFIX_BYTES - bytes) as u32 - 1;
-            u64::from_be_bytes(*word) >> 1 >> others << others << 1
-        }
-        None => short_prefix(&room[..bytes]),
-    }
-}
-
-/// [`prefix`] of a name of less than eight bytes with nothing after it.
-#[inline]
-fn short_prefix(name: &[u8]) -> u64 {
-    const HALF_BYTES: usize = PREFIX_BYTES / 2;
-    let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) else {
-        let word = |word, byte: &u8| word << 8 | u64::from(*byte);
-        let others = 8 * (HALF_BYTES - name.len()) as u32;
-        return name.iter().fold(0, word) << others << u32::BITS;
-    };
-    // Two halves, which overlap in the same bytes.
-    let others = 8 * (PREFIX_BYTES - name.len()) as u32;
-    u64::from(u32::from_be_bytes(*first)) << u32::BITS
-        | u64::from(u32::from_be_bytes(*last)) << others
 }
 
 /// The parts from which a new block is assembled.

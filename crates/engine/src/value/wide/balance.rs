@@ -21,7 +21,7 @@ pub(super) fn settle(
     right: Vec<Child>,
     rightmost: bool,
 ) -> Vec<Child> {
-    if right.is_empty() && remedy(children, index).is_none() {
+    if right.is_empty() && is_settled(children, index) {
         return Vec::new();
     }
     let touched = index..=index + right.len();
@@ -51,6 +51,11 @@ pub(super) fn settle(
     debug_assert!(are_separated(&list));
     *children = list.into();
     siblings
+}
+
+/// Whether the child at `index`, which was changed, is neither too small nor empty.
+pub(super) fn is_settled(children: &[Child], index: usize) -> bool {
+    remedy(children, index).is_none()
 }
 
 /// Whether an interior node may have these children (DW2 interior-children).
@@ -99,7 +104,7 @@ fn remedy(list: &[Child], index: usize) -> Option<Remedy> {
     }
 }
 
-fn repair(list: &mut Vec<Child>, mut index: usize) {
+pub(super) fn repair(list: &mut Vec<Child>, mut index: usize) {
     while index < list.len()
         && let Some(remedy) = remedy(list, index)
     {
@@ -133,8 +138,9 @@ fn join(list: &mut Vec<Child>, index: usize) {
             // The first child of a node has no separator of its own (DW4 separators).
             all[first].separator = next.separator;
             // The leaves on both sides of the seam are now adjacent, and both may be light
-            // (DW3 heavy-neighbours).
+            // (DW3 heavy-neighbours). What was cut may have left one child that is too small.
             repair(&mut all, first);
+            repair(&mut all, first - 1);
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)
             } else {

@@ -2,15 +2,18 @@
 
 use std::ops::Range;
 
-use super::{Child, Column, Handle, Node, Separator, Subtree};
+use super::{Child, Column, End, Handle, Node, Separator, Subtree};
 use crate::limits::WIDE_LEAF_BYTES_MAX;
-use crate::value::row::{self, Cell, Part, RowRef};
+use crate::value::row::{self, Cell, Entries, Part, RowRef};
 use crate::value::{Chunked, StringRef, cost};
+
+/// A block that grows in place may have this part of it to spare.
+const SPARE_SHARE: usize = 8;
 
 /// Neighbouring fields with their values.
 #[derive(Debug)]
 pub(in crate::value) struct Leaf {
-    pub(super) block: Box<[u8]>,
+    pub(super) block: Vec<u8>,
     /// See DW6 large-in-order.
     pub(super) large: Vec<Chunked>,
 }
@@ -26,6 +29,12 @@ impl Leaf {
             Cell::Inline(bytes) => StringRef::Flat(bytes),
             Cell::OutOfLine => StringRef::Chunked(&self.large[self.large_before(index)]),
         }
+    }
+
+    /// The fields behind the one at `index`, if all values are in line.
+    pub(in crate::value) fn entries_behind(&self, index: usize) -> Option<Entries<'_>> {
+        let row = self.row().short().filter(|_| self.large.is_empty())?;
+        Some(row.entries(index + 1))
     }
 
     /// How many large columns precede the field at `index` (DW6 large-in-order).
@@ -62,11 +71,11 @@ impl Leaf {
     }
 
     /// The fields of `range` as a leaf of their own.
-    fn part(&self, range: Range<usize>) -> Self {
+    pub(super) fn part(&self, range: Range<usize>) -> Self {
         let large = self.large_before(range.start)..self.large_before(range.end);
         Self {
             large: self.large[large].iter().map(Chunked::hand_over).collect(),
-            block: row::assemble(&[Part::Rows(self.row(), range)]),
+            block: row::assemble(&[Part::Rows(self.row(), range)]).into_vec(),
         }
     }
 
@@ -74,7 +83,7 @@ impl Leaf {
     pub(super) fn join(&self, next: &Self) -> Self {
         cost::copied(self.weight() + next.weight());
         Self {
-            block: row::assemble(&[self.row().whole(), next.row().whole()]),
+            block: row::assemble(&[self.row().whole(), next.row().whole()]).into_vec(),
             large: self
                 .large
                 .iter()
@@ -82,6 +91,37 @@ impl Leaf {
                 .map(Chunked::hand_over)
                 .collect(),
         }
+    }
+
+    /// The same indices for [`Handle::split_filling`].
+    fn cuts_filling(&self, end: End) -> Vec<usize> {
+        let row = self.row();
+        let empty = row::EMPTY.len();
+        let weight = |index: usize| {
+            let large = match row.cell(index) {
+                Cell::Inline(_) => 0,
+                Cell::OutOfLine => size_of::<Chunked>(),
+            };
+            row::assembled_bytes(&[Part::Rows(row, index..index + 1)]) - empty + large
+        };
+        let (mut cuts, mut taken) = (Vec::new(), empty);
+        for step in 0..row.len() {
+            let index = match end {
+                End::First => row.len() - 1 - step,
+                End::Last => step,
+            };
+            let bytes = weight(index);
+            if step > 0 && taken + bytes > WIDE_LEAF_BYTES_MAX {
+                cuts.push(if end == End::First { index + 1 } else { index });
+                taken = empty;
+            }
+            taken += bytes;
+        }
+        if end == End::First {
+            cuts.reverse();
+        }
+        debug_assert!(cuts.iter().all(|cut| (1..row.len()).contains(cut)));
+        cuts
     }
 
     /// The indices at which the leaf is cut, in order, at least one.
@@ -115,6 +155,7 @@ impl Leaf {
 impl Handle<Leaf> {
     /// Replaces the leaf's block by `block`, and the large columns `old` by `new`.
     fn change(&mut self, block: Box<[u8]>, old: Range<usize>, new: Option<Chunked>) {
+        let block = block.into_vec();
         if let Some(leaf) = self.get_mut() {
             leaf.block = block;
             leaf.large.splice(old, new);
@@ -125,6 +166,27 @@ impl Handle<Leaf> {
             *self = Handle::new(Leaf { block, large });
         }
         debug_assert!(self.is_in_order());
+    }
+
+    /// The block of a leaf without large columns, for changes in place that add up to `room` bytes:
+    /// that of a copy if somebody else holds the leaf.
+    fn own(&mut self, room: usize) -> &mut Vec<u8> {
+        debug_assert!(self.large.is_empty());
+        if let Some(leaf) = self.get_mut() {
+            let block = &mut leaf.block;
+            if block.capacity() - block.len() < room {
+                // More changes may follow; what is spare is bounded by a part of the leaf.
+                block.reserve_exact(room + block.len() / SPARE_SHARE);
+            }
+        } else {
+            cost::copied(self.block.len());
+            let mut block = Vec::with_capacity(self.block.len() + room);
+            block.extend_from_slice(&self.block);
+            let large = Vec::new();
+            *self = Handle::new(Leaf { block, large });
+        }
+        let leaf = self.get_mut().expect("it is this version's own");
+        &mut leaf.block
     }
 
     /// Sets a field; returns whether it is new and whether it is the last one.
@@ -138,6 +200,14 @@ impl Handle<Leaf> {
             Ok(_) => index + 1 == row.len(),
             Err(_) => index == row.len(),
         };
+        if let Column::Flat(value) = column
+            && self.large.is_empty()
+            && row.takes_in_place(at, field, value)
+        {
+            let room = field.len() + value.len() + row::FIELD_ROOM_BYTES;
+            row::set_in(self.own(room), at, field, value);
+            return (at.is_err(), last);
+        }
         let (cell, large) = match column {
             Column::Flat(value) => (Cell::Inline(value), None),
             Column::Large(column) => (Cell::OutOfLine, Some(column)),
@@ -151,10 +221,39 @@ impl Handle<Leaf> {
     pub(super) fn remove(&mut self, field: &[u8]) {
         let row = self.row();
         let index = row.search(field).expect("the field was found before");
+        if self.large.is_empty() && row.is_short() {
+            row::remove_from(self.own(0), index);
+            return;
+        }
         let was_large = row.cell(index) == Cell::OutOfLine;
         let first = self.large_before(index);
         let block = row::assemble(&row.without_field(index));
         self.change(block, first..first + usize::from(was_large), None);
+    }
+
+    /// Adds flat columns at an end, in the order of their fields.
+    pub(super) fn add(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
+        let added = columns.iter().map(|(field, value)| {
+            let cell = Cell::Inline(value);
+            Part::Field(field, cell)
+        });
+        let whole = std::iter::once(self.row().whole());
+        let parts: Vec<Part<'_>> = match end {
+            End::First => added.chain(whole).collect(),
+            End::Last => whole.chain(added).collect(),
+        };
+        let block = row::assemble(&parts);
+        self.change(block, 0..0, None);
+    }
+
+    /// Splits the leaf until DW1 leaf-weight holds, so that all new leaves but the one at this end
+    /// are full; returns the right siblings.
+    pub(super) fn split_filling(&mut self, end: End) -> Vec<Child> {
+        if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
+            return Vec::new();
+        }
+        let cuts = self.cuts_filling(end);
+        self.split_at(&cuts)
     }
 
     /// Splits the leaf until DW1 leaf-weight holds; returns the new right siblings. When fields are
@@ -164,6 +263,11 @@ impl Handle<Leaf> {
             return Vec::new();
         }
         let cuts = self.cuts(appended);
+        self.split_at(&cuts)
+    }
+
+    /// Splits the leaf before the fields of these indices.
+    fn split_at(&mut self, cuts: &[usize]) -> Vec<Child> {
         let ends = cuts.iter().copied().skip(1).chain([self.row().len()]);
         let right = cuts.iter().zip(ends).map(|(start, end)| {
             let separator =

@@ -26,6 +26,7 @@
 mod balance;
 mod beyond;
 mod changes;
+mod ends;
 mod leaf;
 mod remove;
 mod separator;
@@ -38,6 +39,7 @@ use super::row;
 use super::{Chunked, StringRef};
 use crate::limits::PACKED_ROW_BYTES_MAX;
 pub(super) use changes::Changes;
+pub(super) use ends::End;
 pub(super) use leaf::Leaf;
 use separator::Separator;
 
@@ -78,7 +80,7 @@ impl WideRow {
     pub(super) fn from_block(block: Box<[u8]>) -> Self {
         Self {
             root: Subtree::new(Node::Leaf(Handle::new(Leaf {
-                block,
+                block: block.into_vec(),
                 large: Vec::new(),
             }))),
         }
@@ -218,6 +220,16 @@ impl Subtree {
                 },
             ),
         };
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.fields, self.heap_bytes)
+    }
+
+    /// Updates the counts after a change of a child's (DW5). O(1).
+    fn change_counts(&mut self, before: (usize, usize), after: (usize, usize)) {
+        self.fields = self.fields - before.0 + after.0;
+        self.heap_bytes = self.heap_bytes - before.1 + after.1;
     }
 
     fn deep_copy(&self) -> Self {

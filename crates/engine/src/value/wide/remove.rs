@@ -21,7 +21,14 @@ impl Subtree {
             Node::Leaf(leaf) => leaf.remove(field),
             Node::Interior(children) => {
                 let index = child_of(children, field);
-                children.unshare()[index].tree.remove(field);
+                let child = &mut children.unshare()[index].tree;
+                let before = child.counts();
+                child.remove(field);
+                let after = child.counts();
+                if balance::is_settled(children, index) {
+                    self.change_counts(before, after);
+                    return;
+                }
                 let right = balance::settle(children, index, Vec::new(), false);
                 debug_assert!(right.is_empty());
             }

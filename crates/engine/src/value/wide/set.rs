@@ -7,6 +7,13 @@ impl WideRow {
     /// one node per level, except nodes that only this version holds.
     pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
         let (new, right) = self.root.set(field, column, true);
+        self.adopt(right);
+        self.lower();
+        new
+    }
+
+    /// Makes a root above the old one and its new right siblings, if there are any.
+    pub(super) fn adopt(&mut self, right: Vec<Child>) {
         if !right.is_empty() {
             let left = Child {
                 separator: Separator::FIRST,
@@ -14,8 +21,6 @@ impl WideRow {
             };
             self.root = Subtree::new(Node::Interior([left].into_iter().chain(right).collect()));
         }
-        self.lower();
-        new
     }
 
     /// Removes roots with a single child (DW2 interior-children).
@@ -39,7 +44,14 @@ impl Subtree {
             Node::Interior(children) => {
                 let index = child_of(children, field);
                 let rightmost = rightmost && index + 1 == children.len();
-                let (new, right) = children.unshare()[index].tree.set(field, column, rightmost);
+                let child = &mut children.unshare()[index].tree;
+                let before = child.counts();
+                let (new, right) = child.set(field, column, rightmost);
+                let after = child.counts();
+                if right.is_empty() && balance::is_settled(children, index) {
+                    self.change_counts(before, after);
+                    return (new, right);
+                }
                 (new, balance::settle(children, index, right, rightmost))
             }
         };

@@ -433,3 +433,87 @@ fn what_successive_rows_share_is_the_same_from_either_side() {
     let other = row.deep_copy();
     assert_eq!(row.bytes_beyond(&other), row.heap_bytes());
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Many columns come and go at the ends, and some in between; every version stays what it was.
+    #[test]
+    fn ends_are_those_of_a_deque(
+        steps in vec((0..8_u8, 1..150_usize, prop::sample::select(vec![0_usize, 3, 40, 900, 5_000])), 1..60),
+    ) {
+        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        let mut model: std::collections::VecDeque<(Vec<u8>, usize)> = std::collections::VecDeque::new();
+        let (mut first, mut last) = (1_000_000, 1_000_000);
+        for (kind, count, length) in steps {
+            let (before, old) = (row.hand_over(), model.clone());
+            let value = vec![b'v'; length];
+            let end = if kind % 2 == 0 { End::First } else { End::Last };
+            match kind {
+                0..4 => {
+                    let numbers = match end {
+                        End::First => first - count..first,
+                        End::Last => last..last + count,
+                    };
+                    (first, last) = (first.min(numbers.start), last.max(numbers.end));
+                    let fields: Vec<Vec<u8>> = numbers.map(numbered).collect();
+                    let added: Vec<_> = fields.iter().map(|it| (&it[..], &value[..])).collect();
+                    row.extend(end, &added);
+                    let columns = fields.into_iter().map(|field| (field, length));
+                    match end {
+                        End::First => columns.rev().for_each(|it| model.push_front(it)),
+                        End::Last => model.extend(columns),
+                    }
+                }
+                4..6 if model.len() > 1 => {
+                    let count = (count * count / 20).clamp(1, model.len() - 1);
+                    row.cut(end, count);
+                    match end {
+                        End::First => drop(model.drain(..count)),
+                        End::Last => model.truncate(model.len() - count),
+                    }
+                }
+                _ if model.len() > 1 => {
+                    // What is left is light here and there.
+                    for index in (1..model.len()).rev().step_by(count % 7 + 1).take(count) {
+                        let (field, _) = model.remove(index).expect("it is there");
+                        row.remove(&field);
+                    }
+                }
+                _ => {}
+            }
+            check(&row);
+            let expected: Vec<_> = model.iter().cloned().collect();
+            prop_assert_eq!(columns(&row), expected);
+            let expected: Vec<_> = old.into_iter().collect();
+            prop_assert_eq!(columns(&before), expected);
+        }
+    }
+}
+
+/// Leaves behind what is added at an end are full.
+#[test]
+fn what_is_added_at_an_end_fills_its_leaves() {
+    for end in [End::First, End::Last] {
+        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        for batch in 0..100 {
+            let start = match end {
+                End::First => 1_000_000 - 32 * batch,
+                End::Last => 1_000_000 + 32 * batch,
+            };
+            let fields: Vec<Vec<u8>> = (start..start + 32).map(numbered).collect();
+            let added: Vec<_> = fields.iter().map(|it| (&it[..], &b"value"[..])).collect();
+            row.extend(end, &added);
+        }
+        check(&row);
+        let (mut leaves, mut fields) = (0, 0);
+        while let Some((leaf, 0)) = row.nth_leaf(fields) {
+            (leaves, fields) = (leaves + 1, fields + leaf.row().len());
+        }
+        let bytes = 100 * 32 * (numbered(0).len() + 5 + 4);
+        assert!(
+            leaves <= bytes / WIDE_LEAF_BYTES_MAX * 11 / 10 + 2,
+            "{end:?}: {leaves}"
+        );
+    }
+}

@@ -1,0 +1,189 @@
+//! The ends of a list while many commands push and pop there: what is taken is read from the old
+//! version, what is pushed is collected, and one draft makes all of it afterwards. So a push or a
+//! pop costs what its element does, and the nodes of the old version are copied once.
+
+use std::collections::VecDeque;
+
+use super::{ListDraft, ListIter, ListRef};
+use crate::value::wide::End;
+use crate::value::{Body, StringRef};
+
+/// Elements that are read at once behind the last one.
+const STRIDE: usize = 32;
+
+/// A list that changes at its ends alone.
+///
+/// ```
+/// use pando_engine::{BodyRef, ListEnds, ListRef};
+///
+/// let mut ends = ListEnds::new(None);
+/// ends.push_back(b"second");
+/// ends.push_front(b"first");
+/// ends.push_back(b"third");
+/// assert!(ends.last().is_some_and(|element| element == b"third"));
+/// ends.pop_back();
+/// let body = ends.finish();
+/// let BodyRef::Row(_, row) = body.as_ref() else {
+///     unreachable!("a row was made")
+/// };
+/// assert_eq!(ListRef::new(row).len(), 2);
+/// ```
+#[derive(Debug)]
+pub struct ListEnds<'o> {
+    old: Option<ListRef<'o>>,
+    /// The elements of `old` that are left.
+    start: usize,
+    end: usize,
+    /// The element at `start`, once it was asked for, and those behind it.
+    first: Option<StringRef<'o>>,
+    from_first: Option<ListIter<'o>>,
+    /// The elements up to `end`, as far as they were read; the last one is that before `end`.
+    before_end: Vec<StringRef<'o>>,
+    pushed_front: Strings,
+    pushed_back: Strings,
+}
+
+/// Strings in a row, in one buffer.
+#[derive(Debug, Default)]
+struct Strings {
+    bytes: Vec<u8>,
+    ranges: VecDeque<(usize, usize)>,
+}
+
+impl Strings {
+    fn add(&mut self, string: &[u8]) -> (usize, usize) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(string);
+        (start, self.bytes.len())
+    }
+
+    fn get(&self, range: Option<&(usize, usize)>) -> Option<StringRef<'_>> {
+        range.map(|(start, end)| StringRef::Flat(&self.bytes[*start..*end]))
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let range = |(start, end): &(usize, usize)| &self.bytes[*start..*end];
+        self.ranges.iter().map(range)
+    }
+}
+
+impl<'o> ListEnds<'o> {
+    /// Begins with the elements of `old`. O(1).
+    #[must_use]
+    pub fn new(old: Option<ListRef<'o>>) -> Self {
+        Self {
+            old,
+            start: 0,
+            end: old.map_or(0, ListRef::len),
+            first: None,
+            from_first: None,
+            before_end: Vec::new(),
+            pushed_front: Strings::default(),
+            pushed_back: Strings::default(),
+        }
+    }
+
+    /// How many elements there are. O(1).
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let pushed = self.pushed_front.ranges.len() + self.pushed_back.ranges.len();
+        self.end - self.start + pushed
+    }
+
+    /// Whether no elements are left, so that the key is to be removed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds an element before the first one. O(bytes).
+    ///
+    /// One longer than [`crate::limits::COLUMN_FLAT_BYTES_MAX`] is a broken invariant of the
+    /// caller.
+    pub fn push_front(&mut self, element: &[u8]) {
+        let range = self.pushed_front.add(element);
+        self.pushed_front.ranges.push_front(range);
+    }
+
+    /// The same behind the last one.
+    pub fn push_back(&mut self, element: &[u8]) {
+        let range = self.pushed_back.add(element);
+        self.pushed_back.ranges.push_back(range);
+    }
+
+    /// The first element. O(1), and O(log elements) at first.
+    pub fn first(&mut self) -> Option<StringRef<'_>> {
+        if let Some(range) = self.pushed_front.ranges.front() {
+            return self.pushed_front.get(Some(range));
+        }
+        if self.start == self.end {
+            return self.pushed_back.get(self.pushed_back.ranges.front());
+        }
+        if self.first.is_none() {
+            let (old, start) = (self.old?, self.start);
+            let rest = self.from_first.get_or_insert_with(|| old.iter_from(start));
+            self.first = rest.next();
+        }
+        self.first
+    }
+
+    /// The last element. O(1), and O(log elements) now and then.
+    pub fn last(&mut self) -> Option<StringRef<'_>> {
+        if let Some(range) = self.pushed_back.ranges.back() {
+            return self.pushed_back.get(Some(range));
+        }
+        if self.start == self.end {
+            return self.pushed_front.get(self.pushed_front.ranges.back());
+        }
+        if self.before_end.is_empty() {
+            let count = STRIDE.min(self.end);
+            let elements = self.old?.iter_from(self.end - count).take(count);
+            self.before_end.extend(elements);
+        }
+        self.before_end.last().copied()
+    }
+
+    /// Removes the first element, if there is one. O(1).
+    pub fn pop_front(&mut self) {
+        if self.pushed_front.ranges.pop_front().is_some() {
+            return;
+        }
+        if self.start == self.end {
+            self.pushed_back.ranges.pop_front();
+            return;
+        }
+        self.start += 1;
+        if self.first.take().is_none() {
+            // It was not read.
+            self.from_first = None;
+        }
+    }
+
+    /// Removes the last element, if there is one. O(1).
+    pub fn pop_back(&mut self) {
+        if self.pushed_back.ranges.pop_back().is_some() {
+            return;
+        }
+        if self.start == self.end {
+            self.pushed_front.ranges.pop_back();
+            return;
+        }
+        self.end -= 1;
+        self.before_end.pop();
+    }
+
+    /// The finished body, in the form for its size (D1 smallest-form). O(log elements), and O(bytes)
+    /// of what was pushed.
+    #[must_use]
+    pub fn finish(self) -> Body<'static> {
+        let kept = self.old.filter(|_| self.start < self.end);
+        let mut draft = ListDraft::new(kept);
+        if let Some(kept) = kept {
+            draft.0.cut(End::Last, kept.len() - self.end);
+            draft.0.cut(End::First, self.start);
+        }
+        draft.extend(End::First, self.pushed_front.iter());
+        draft.extend(End::Last, self.pushed_back.iter());
+        draft.finish()
+    }
+}
