@@ -65,6 +65,7 @@ mod watchers;
 pub use acknowledge::{Durability, Replicated};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Microseconds, Milliseconds, SystemClock};
+pub use commands::joined::{Answers, Joined};
 pub use commands::{Departing, memory_usage};
 pub use database::Database;
 pub use dump::file::FileError;

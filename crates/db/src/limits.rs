@@ -31,6 +31,12 @@ pub(crate) const CONFLICTS_MAX: u32 = 8;
 /// Most keys that one turn warms before it executes.
 pub const WARM_KEYS_MAX: usize = 128;
 
+/// A joint update ends when its answers exceed this.
+pub const JOINED_REPLY_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest request, in bytes, that is joined with others.
+pub const JOINED_REQUEST_BYTES_MAX: usize = 4 * 1024;
+
 /// Microseconds by which a write is postponed while the log has no room.
 pub(crate) const LOG_ROOM_WAIT: Microseconds = Microseconds(2000);
 /// Milliseconds for which a log is full before writes are refused: a checkpoint of a small volume

@@ -59,6 +59,7 @@ mod branches;
 mod exec;
 mod give_way;
 mod images;
+mod joined;
 mod log_room;
 mod memory;
 mod pressure;

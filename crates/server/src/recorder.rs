@@ -64,6 +64,13 @@ pub(crate) enum Timing {
     Untimed,
 }
 
+/// Whether every command is timed individually.
+#[inline]
+pub(crate) fn times_each(settings: &Settings) -> bool {
+    let slower_than_us = settings.slowlog_slower_than_us();
+    (0..limits::TIMED_BELOW_US).contains(&slower_than_us) || settings.latency_threshold_ms() > 0
+}
+
 impl WorkerRecorder {
     pub(crate) fn new(statistics: Arc<WorkerStatistics>, epoch: Instant) -> Self {
         Self {
@@ -165,12 +172,7 @@ impl WorkerRecorder {
     /// Begins a request of `bytes`, of a command that is fast while they are few, or not.
     #[inline]
     pub(crate) fn begin_of(&mut self, is_fast: bool, bytes: usize, settings: &Settings) -> Timing {
-        let slower_than_us = settings.slowlog_slower_than_us();
-        if is_fast
-            && !(0..limits::TIMED_BELOW_US).contains(&slower_than_us)
-            && settings.latency_threshold_ms() == 0
-            && bytes <= limits::UNTIMED_BYTES_MAX
-        {
+        if is_fast && !times_each(settings) && bytes <= limits::UNTIMED_BYTES_MAX {
             Timing::Untimed
         } else {
             Timing::Since(self.read_clock())

@@ -11,6 +11,7 @@ pub(crate) mod extended;
 mod geo;
 mod hashes;
 mod hyperloglog;
+pub(crate) mod joined;
 mod keys;
 mod lists;
 mod ordered;

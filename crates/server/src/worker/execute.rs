@@ -9,6 +9,8 @@ use pando_protocol::ArgumentRange;
 
 use super::batch::{Batch, Entry};
 use super::connection::{Connection, Phase};
+use super::connections::Connections;
+use super::joined::JointUpdate;
 use super::output::BufferPool;
 use super::waiting::{Places, Waiting};
 use super::wire::ReplyPlace;
@@ -26,6 +28,7 @@ struct Execution<'w> {
     recorder: &'w mut WorkerRecorder,
     pool: &'w mut BufferPool,
     places: Places<'w>,
+    joint: &'w mut JointUpdate,
     /// When this turn's input arrived.
     arrived_ns: u64,
 }
@@ -51,6 +54,7 @@ impl Worker {
         if batch.entries.len() > 1 {
             turn.warm(batch.keys(&self.connections));
         }
+        self.joint.begin();
         let mut execution = Execution {
             turn,
             batch,
@@ -62,13 +66,18 @@ impl Worker {
                 holding: &mut self.holding,
                 timers: &mut self.timers,
             },
+            joint: &mut self.joint,
             arrived_ns: self.arrived_ns,
         };
         let mut next = 0;
         while let Some(entry) = execution.batch.entries.get(next) {
+            execution.look_ahead(next, &self.connections);
             let slot = execution.batch.segments[entry.segment].slot;
             match self.connections.get_mut(slot) {
-                Some(connection) if connection.is_open() => {
+                // JW1 answered-once.
+                Some(connection)
+                    if connection.is_open() || execution.joint.answer_of(next).is_some() =>
+                {
                     next = execution.run(slot, connection, next);
                     touch(slot, connection, &mut self.touched);
                     continue;
@@ -82,6 +91,14 @@ impl Worker {
 }
 
 impl Execution<'_> {
+    /// Carries out requests from `next` on together, if they can be.
+    #[inline]
+    fn look_ahead(&mut self, next: usize, connections: &Connections) {
+        let around = (connections, &*self.places.holding);
+        let (turn, settings) = (&mut self.turn, &self.shared.settings);
+        self.joint.look(next, turn, &self.batch, around, settings);
+    }
+
     /// Executes the run of an open connection that begins at `next`; returns where the batch
     /// continues.
     #[inline]
@@ -115,24 +132,30 @@ impl Execution<'_> {
             let entry = &entries[next];
             let request = entry.request(ranges, bytes);
             let (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
-            self.turn.go_to(next);
-            next += 1;
-            let place = ReplyPlace {
-                out,
-                end_max: start + limits::MEMCACHED_REPLY_BYTES_MAX,
-                pause_at: out_len_max,
+            let answer = self.joint.answer_of(next);
+            let progress = if let Some(answer) = answer {
+                let answer = (&self.joint.answers, answer);
+                let (turn, resolved) = (&mut self.turn, entry.resolved);
+                resolved.answer(turn, client, request, (out, &mut host), answer)
+            } else {
+                self.turn.go_to(next);
+                let place = ReplyPlace {
+                    out,
+                    end_max: start + limits::MEMCACHED_REPLY_BYTES_MAX,
+                    pause_at: out_len_max,
+                };
+                let (turn, resolved) = (&mut self.turn, entry.resolved);
+                resolved.execute(turn, client, request, place, &mut host)
             };
-            let progress =
-                entry
-                    .resolved
-                    .execute(&mut self.turn, client, request, place, &mut host);
+            next += 1;
             let goes_on = matches!(progress, Progress::Done)
                 && !entry.waiting
                 && !self.places.holding.must_follow(client)
                 && !flags.decoder_lags(client)
                 && !record.is_killed()
                 && out.len() < out_len_max
-                && matches!(entries.get(next), Some(it) if it.segment == entry.segment);
+                && matches!(entries.get(next), Some(it) if it.segment == entry.segment)
+                && !self.joint.begins_at(next, (entries, ranges), bytes);
             if !goes_on {
                 let in_slices = matches!(progress, Progress::Waits(Wait::Others(_)));
                 let ended = Ended {

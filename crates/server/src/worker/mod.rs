@@ -33,6 +33,7 @@ mod execute;
 mod group;
 mod holding;
 mod input;
+mod joined;
 mod lookout;
 mod mailbox;
 mod output;
@@ -57,6 +58,7 @@ use self::connection::{Connection, Phase};
 use self::connections::Connections;
 use self::datagrams::Datagrams;
 use self::holding::Holding;
+use self::joined::JointUpdate;
 use self::lookout::{Look, Lookout};
 use self::mailbox::Message;
 use self::output::BufferPool;
@@ -109,6 +111,8 @@ pub(crate) struct Worker {
     holding: Holding,
     timers: Timers,
     gathering: Gathering,
+    /// What the batch in execution has carried out together.
+    joint: JointUpdate,
     /// Nothing when UDP is off.
     datagrams: Option<Box<Datagrams>>,
     pool: BufferPool,
@@ -155,6 +159,7 @@ impl Worker {
             holding: Holding::default(),
             timers: Timers::default(),
             gathering: Gathering::new(),
+            joint: JointUpdate::default(),
             datagrams: None,
             pool: BufferPool::default(),
             arrived_ns: 0,

@@ -4,7 +4,7 @@
 //! Both decoders return ranges of the caller's bytes, so reading, batching and keeping the rest are
 //! the same for both; the meaning of a request is decided when it is executed.
 
-use pando_db::{Client, Progress, Turn};
+use pando_db::{Answers, Client, Progress, Turn};
 use pando_protocol::command::{self, CommandSpec, Refusal, Resolver};
 use pando_protocol::limits::UNAUTHENTICATED_BULK_BYTES_MAX;
 use pando_protocol::memcached::{self, DecodeError, Line, Verb};
@@ -216,6 +216,24 @@ impl Resolved {
                 if many { None } else { line.word(index) }
             }
         }
+    }
+
+    /// Answers a request that was carried out together with others.
+    #[inline]
+    pub(crate) fn answer(
+        self,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
+        request: Request<'_>,
+        (out, host): (&mut Vec<u8>, &mut WorkerHost<'_>),
+        answer: (&Answers, usize),
+    ) -> Progress {
+        let Self::Resp(Ok(spec)) = self else {
+            unreachable!("it has a command that can be joined")
+        };
+        let mut reply = Reply::new(out, client.protocol);
+        turn.answer(client, (spec, request), &mut reply, host, answer);
+        Progress::Done
     }
 
     /// Executes a request with this command.

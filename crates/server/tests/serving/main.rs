@@ -12,6 +12,7 @@ mod full;
 mod harness;
 mod hash;
 mod held;
+mod joined;
 mod kept;
 mod lasting;
 mod malformed;

@@ -20,6 +20,7 @@ mod get;
 mod increment;
 mod random;
 mod set;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,8 @@ use crate::encoding::{self, Thresholds};
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 use crate::progress::Handled;
+
+pub(super) use step::step;
 
 /// Runs a command of this family.
 #[inline]

@@ -15,6 +15,7 @@ mod moving;
 mod pop;
 mod position;
 mod push;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ use pando_protocol::{Reply, Request, number};
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, row_of};
 use crate::progress::Handled;
+
+pub(super) use step::step;
 
 /// Runs a command of this family.
 #[inline]

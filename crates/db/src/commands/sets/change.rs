@@ -38,20 +38,35 @@ fn add_to<'m>(
     {
         return Ok((Decision::Keep, 0));
     }
-    let count = members.len();
-    let mut form = old.map(|value| SetForm::of(value.attributes.encoding, count, thresholds));
     let mut draft = HashDraft::new(set);
+    let mut encoding = old.map_or(0, |value| value.attributes.encoding);
+    let added = add_members(&mut draft, &mut encoding, members, thresholds);
+    Ok((replace(old, draft, encoding), added))
+}
+
+/// Adds the members of one command to a set of this encoding, which follows; returns how many are
+/// new.
+pub(super) fn add_members<'m>(
+    draft: &mut HashDraft<'_>,
+    encoding: &mut u8,
+    members: impl ExactSizeIterator<Item = &'m [u8]>,
+    thresholds: &Thresholds,
+) -> usize {
+    let (count, is_there) = (members.len(), !draft.is_empty());
+    let mut form = is_there.then(|| SetForm::of(*encoding, count, thresholds));
     let mut added = 0;
     for member in members {
         let before = draft.len();
-        if draft.set(member, b"") {
+        if draft.get(member).is_none() && draft.set(member, b"") {
             added += 1;
             form.get_or_insert_with(|| SetForm::first(member, count, thresholds))
                 .add(member, before, thresholds);
         }
     }
-    let encoding = form.map_or(0, SetForm::encoding);
-    Ok((replace(old, draft, encoding), added))
+    if added > 0 {
+        *encoding = form.map_or(0, SetForm::encoding);
+    }
+    added
 }
 
 /// SREM key member [member …]

@@ -15,6 +15,7 @@ mod algebra;
 mod change;
 mod get;
 mod random;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,8 @@ use crate::clock::Milliseconds;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, row_of};
 use crate::progress::Handled;
+
+pub(super) use step::step;
 
 use algebra::Operation;
 

@@ -50,7 +50,7 @@ pub(super) fn members(
 }
 
 /// Any member; a stored set has one (ST1 no-empty-set).
-fn pick<'a>(set: HashRef<'a>, random: &mut fastrand::Rng) -> &'a [u8] {
+pub(super) fn pick<'a>(set: HashRef<'a>, random: &mut fastrand::Rng) -> &'a [u8] {
     let picked = set.nth(random.usize(..set.len()));
     picked.expect("a rank below the length").0
 }

@@ -25,7 +25,7 @@ pub(in crate::commands) struct Options {
 
 impl Options {
     /// The options, and the index of the first score.
-    fn parse(request: Request<'_>) -> Result<(Self, usize), CommandError> {
+    pub(super) fn parse(request: Request<'_>) -> Result<(Self, usize), CommandError> {
         let mut options = Self::default();
         let mut at = 2;
         while at < request.len() {
@@ -83,11 +83,13 @@ impl Options {
 
 /// What an update did.
 #[derive(Clone, Copy, Debug, Default)]
-struct Done {
+pub(super) struct Done {
     added: usize,
     changed: usize,
     /// The last score stored, if it was.
     score: Option<f64>,
+    /// Whether the set is another one now.
+    pub(super) is_written: bool,
 }
 
 /// ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member …]
@@ -119,6 +121,12 @@ pub(in crate::commands) fn add_all<'m>(
         let pairs = scores.iter().copied().zip(members.clone());
         change(old, options, pairs, &thresholds)
     })?;
+    reply_given(reply, options, &done);
+    Ok(Progress::Done)
+}
+
+/// The answer of ZADD.
+pub(super) fn reply_given(reply: &mut Reply<'_>, options: Options, done: &Done) {
     if options.increment {
         match done.score {
             Some(score) => reply_score(reply, score),
@@ -128,7 +136,6 @@ pub(in crate::commands) fn add_all<'m>(
         let changed = if options.changed { done.changed } else { 0 };
         reply.count(done.added + changed);
     }
-    Ok(Progress::Done)
 }
 
 /// ZINCRBY key increment member
@@ -161,8 +168,26 @@ fn change<'m>(
 ) -> Result<(Decision<'static>, Done), CommandError> {
     let set = old.map(sorted_of).transpose()?;
     let mut draft = SortedDraft::new(set);
-    let (mut done, mut is_written) = (Done::default(), false);
     let mut encoding = old.map_or(DERIVED, |value| value.attributes.encoding);
+    let done = give(&mut draft, &mut encoding, options, pairs, thresholds)?;
+    let decision = if done.is_written {
+        replace(old, draft, encoding)
+    } else {
+        Decision::Keep
+    };
+    Ok((decision, done))
+}
+
+/// Gives members of a set of this encoding, which follows, the scores of one command. An error
+/// comes before any change.
+pub(super) fn give<'m>(
+    draft: &mut SortedDraft<'_>,
+    old_encoding: &mut u8,
+    options: Options,
+    pairs: impl ExactSizeIterator<Item = (f64, &'m [u8])>,
+    thresholds: &Thresholds,
+) -> Result<Done, CommandError> {
+    let (mut done, mut encoding) = (Done::default(), *old_encoding);
     if pairs.len() as u64 > thresholds.zset_max_listpack_entries {
         encoding = SKIPLIST;
     }
@@ -184,13 +209,11 @@ fn change<'m>(
                 }
             }
         }
-        is_written = true;
+        done.is_written = true;
         draft.set(member, kept(score, encoding));
     }
-    let decision = if is_written {
-        replace(old, draft, encoding)
-    } else {
-        Decision::Keep
-    };
-    Ok((decision, done))
+    if done.is_written {
+        *old_encoding = encoding;
+    }
+    Ok(done)
 }

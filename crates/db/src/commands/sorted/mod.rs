@@ -20,6 +20,7 @@ mod random;
 mod range;
 mod read;
 mod remove;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +37,7 @@ use crate::keyspace::{Keyspace, row_of};
 use crate::progress::Handled;
 
 pub(super) use add::{Options, add_all};
+pub(super) use step::step;
 
 use algebra::Operation;
 use range::{By, Order};

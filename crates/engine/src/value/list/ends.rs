@@ -172,8 +172,8 @@ impl<'o> ListEnds<'o> {
         self.before_end.pop();
     }
 
-    /// The finished body, in the form for its size (D1 smallest-form). O(log elements), and O(bytes)
-    /// of what was pushed.
+    /// The finished body, in the form for its size (D1 smallest-form). O(log elements), and
+    /// O(bytes) of what was pushed.
     #[must_use]
     pub fn finish(self) -> Body<'static> {
         let kept = self.old.filter(|_| self.start < self.end);

@@ -1,6 +1,6 @@
 //! Structure of wide rows, and what a change of one costs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -440,12 +440,13 @@ proptest! {
     /// Many columns come and go at the ends, and some in between; every version stays what it was.
     #[test]
     fn ends_are_those_of_a_deque(
-        steps in vec((0..8_u8, 1..150_usize, prop::sample::select(vec![0_usize, 3, 40, 900, 5_000])), 1..60),
+        steps in vec((0..8_u8, 1..150_usize, 0..5_usize), 1..60),
     ) {
         let mut row = WideRow::from_block(EMPTY.as_slice().into());
-        let mut model: std::collections::VecDeque<(Vec<u8>, usize)> = std::collections::VecDeque::new();
+        let mut model: VecDeque<(Vec<u8>, usize)> = VecDeque::new();
         let (mut first, mut last) = (1_000_000, 1_000_000);
         for (kind, count, length) in steps {
+            let length = [0, 3, 40, 900, 5_000][length];
             let (before, old) = (row.hand_over(), model.clone());
             let value = vec![b'v'; length];
             let end = if kind % 2 == 0 { End::First } else { End::Last };

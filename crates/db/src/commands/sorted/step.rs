@@ -1,0 +1,79 @@
+//! Commands on a sorted set that are joined with others: ZADD ZREM ZPOPMIN ZPOPMAX.
+
+use pando_engine::SortedDraft;
+use pando_protocol::command::SortedCommand;
+use pando_protocol::{Reply, Request, RespVersion, number};
+
+use super::add::{Options, give, reply_given};
+use super::{reply_entries, reply_score};
+use crate::commands::check_member;
+use crate::commands::joined::{Done, Given, Step, Subject};
+use crate::error::CommandError;
+
+/// One command, as a change of a sorted set (JU1 as-if-alone).
+pub(in crate::commands) fn step(
+    command: SortedCommand,
+    set: &mut Subject<SortedDraft<'_>>,
+    given: &Given<'_>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Step, CommandError> {
+    match command {
+        SortedCommand::Zadd => {
+            let (options, first) = Options::parse(request)?;
+            // What is wrong with a score is said elsewhere, before anything is changed.
+            let scores = request.args_from(first).step_by(2);
+            if scores
+                .clone()
+                .any(|score| number::parse_f64(score).is_none())
+            {
+                return Ok(Step::Alone);
+            }
+            let scores = scores.map(|score| number::parse_f64(score).unwrap_or_default());
+            let members = request.args_from(first + 1).step_by(2);
+            members.clone().try_for_each(check_member)?;
+            let encoding = &mut set.attributes.encoding;
+            let pairs = scores.zip(members);
+            let done = give(&mut set.draft, encoding, options, pairs, given.thresholds)?;
+            reply_given(reply, options, &done);
+            Done::changing(done.is_written)
+        }
+        SortedCommand::Zrem if !set.is_made => {
+            let members = request.args_from(2);
+            let removed = members.filter(|member| set.draft.remove(member).is_some());
+            let removed = removed.count();
+            reply.count(removed);
+            Done::changing(removed > 0)
+        }
+        SortedCommand::Zpopmin if request.len() == 2 => pop(set, reply, true),
+        SortedCommand::Zpopmax if request.len() == 2 => pop(set, reply, false),
+        _ => Ok(Step::Alone),
+    }
+}
+
+fn pop(
+    set: &mut Subject<SortedDraft<'_>>,
+    reply: &mut Reply<'_>,
+    least: bool,
+) -> Result<Step, CommandError> {
+    let len = set.draft.len();
+    if len == 0 {
+        reply.array(0);
+        return Done::taking(false);
+    }
+    if set.is_made {
+        return Ok(Step::Alone);
+    }
+    let found = set.draft.as_ref().nth(if least { 0 } else { len - 1 });
+    let (member, score) = found.expect("a rank below the length");
+    let member = member.to_vec();
+    if reply.version() == RespVersion::Resp2 {
+        reply_entries(reply, std::iter::once((&member[..], score)), true);
+    } else {
+        reply.array(2);
+        reply.bulk(&member);
+        reply_score(reply, score);
+    }
+    set.draft.remove(&member);
+    Done::taking(true)
+}

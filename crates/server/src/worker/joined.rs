@@ -1,0 +1,153 @@
+//! Requests of a batch that are carried out together: neighbours that change the same collection.
+//!
+//! Before a run of a connection begins, and again when the run comes to a request that is followed
+//! by another one for the same key, the requests from there on are looked at, whichever connections
+//! they are of. As many as [`Turn::join`] takes are carried out in one update. The runs then go on
+//! as ever and give out the answers where they would have executed the requests.
+//!
+//! Invariants:
+//! - **JW1 answered-once** Every request that was carried out is answered, in the batch's order,
+//!   whatever happens to its connection meanwhile: its effect is there.
+
+use pando_db::{Answers, Joined, Turn};
+use pando_protocol::{ArgumentRange, Request};
+
+use super::batch::{Batch, Entry};
+use super::connections::Connections;
+use super::holding::Holding;
+use super::wire::Resolved;
+use crate::recorder;
+use crate::settings::Settings;
+
+/// What was carried out of the current batch, and not yet answered.
+#[derive(Debug, Default)]
+pub(super) struct JointUpdate {
+    pub(super) answers: Answers,
+    /// The entries that the answers are for.
+    from: usize,
+    end: usize,
+    /// Entries before this one are not looked at again.
+    looked_until: usize,
+}
+
+impl JointUpdate {
+    /// A batch begins.
+    pub(super) fn begin(&mut self) {
+        (self.from, self.end, self.looked_until) = (0, 0, 0);
+    }
+
+    /// The index of the answer to the entry at `next`, if it was carried out.
+    #[inline]
+    pub(super) fn answer_of(&self, next: usize) -> Option<usize> {
+        (self.from..self.end)
+            .contains(&next)
+            .then(|| next - self.from)
+    }
+
+    /// Whether it is worth looking ahead from the entry at `next`, as far as its neighbour in the
+    /// same segment tells.
+    #[inline]
+    pub(super) fn begins_at(
+        &self,
+        next: usize,
+        (entries, ranges): (&[Entry], &[ArgumentRange]),
+        bytes: &[u8],
+    ) -> bool {
+        let [Some(first), Some(second)] = [next, next + 1].map(|at| entries.get(at)) else {
+            return false;
+        };
+        next >= self.looked_until
+            && is_joinable(first)
+            && is_joinable(second)
+            && first.segment == second.segment
+            && first.request(ranges, bytes).arg(1) == second.request(ranges, bytes).arg(1)
+    }
+
+    /// Carries out the requests from `next` on together, as far as they can be.
+    #[inline]
+    pub(super) fn look(
+        &mut self,
+        next: usize,
+        turn: &mut Turn<'_>,
+        batch: &Batch<'_>,
+        (connections, holding): (&Connections, &Holding),
+        settings: &Settings,
+    ) {
+        if next >= self.looked_until
+            && let [Some(first), Some(second)] = [next, next + 1].map(|at| batch.entries.get(at))
+            && is_joinable(first)
+            && is_joinable(second)
+        {
+            self.look_ahead(next, turn, batch, (connections, holding), settings);
+        }
+    }
+
+    #[inline(never)]
+    fn look_ahead(
+        &mut self,
+        next: usize,
+        turn: &mut Turn<'_>,
+        batch: &Batch<'_>,
+        (connections, holding): (&Connections, &Holding),
+        settings: &Settings,
+    ) {
+        debug_assert!(next >= self.end, "JW1 answered-once");
+        turn.go_to(next);
+        let mut place: Option<(usize, &[u8])> = None;
+        let mut requests: Vec<Joined<'_>> = Vec::new();
+        for entry in &batch.entries[next..] {
+            let Some((index, request, joined)) =
+                member(entry, turn, batch, (connections, holding), settings)
+            else {
+                break;
+            };
+            let here = (index, request.arg(1));
+            if *place.get_or_insert(here) != here {
+                break;
+            }
+            requests.push(joined);
+        }
+        self.looked_until = next + requests.len().max(1);
+        if let (Some((index, _)), 2..) = (place, requests.len()) {
+            turn.join(index, &requests, &mut self.answers);
+            (self.from, self.end) = (next, next + self.answers.len());
+            if !self.answers.is_empty() && self.end < self.looked_until {
+                // The next one is executed alone; others may follow.
+                self.looked_until = self.end + 1;
+            }
+        }
+    }
+}
+
+/// Whether an entry's command is one that can be joined.
+#[inline]
+fn is_joinable(entry: &Entry) -> bool {
+    matches!(entry.resolved, Resolved::Resp(Ok(spec)) if Turn::is_joinable(spec))
+}
+
+/// An entry as part of a joint update, with its database and its request.
+fn member<'b>(
+    entry: &Entry,
+    turn: &Turn<'_>,
+    batch: &'b Batch<'_>,
+    (connections, holding): (&'b Connections, &Holding),
+    settings: &Settings,
+) -> Option<(usize, Request<'b>, Joined<'b>)> {
+    let Resolved::Resp(Ok(spec)) = entry.resolved else {
+        return None;
+    };
+    let segment = &batch.segments[entry.segment];
+    let connection = connections.get(segment.slot)?;
+    let client = &connection.client;
+    if entry.waiting
+        || !connection.is_open()
+        || holding.must_follow(client)
+        || recorder::times_each(settings)
+    {
+        return None;
+    }
+    let bytes = segment.bytes(batch.arena, connection.input.bytes());
+    let request = entry.request(batch.ranges, bytes);
+    let joined = turn.may_join(client, spec, request)?;
+    Some((client.index(), request, joined))
+}
