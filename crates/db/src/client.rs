@@ -44,8 +44,8 @@ pub struct Client {
     pub(crate) delayed: bool,
     /// When it began to wait for memory, in microseconds; 0 when it does not (see `turn::memory`).
     pub(crate) waits_since: Option<Microseconds>,
-    /// When the engine's pool had no block for its request (see `turn::memory`).
-    pub(crate) refusals: Option<Refusals>,
+    /// That the engine's pool had no block for its next request (see `turn::memory`).
+    pub(crate) lacks_room: Option<LacksRoom>,
     /// Keys of a memcached request that were answered before its output was full.
     pub(crate) answered_keys: usize,
     pub(crate) transaction: Option<Transaction>,
@@ -58,11 +58,11 @@ pub struct Client {
     pub(crate) undo: Option<Box<Undo>>,
 }
 
-/// The first and the last time that a request was refused, which runs again.
+/// Since when a request has had no room, and how often it has run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusals {
+pub(crate) struct LacksRoom {
     pub(crate) since: Microseconds,
-    pub(crate) last: Microseconds,
+    pub(crate) runs: usize,
 }
 
 /// What the current run has changed of a client besides its settings (RR1 effects-once).
@@ -150,7 +150,7 @@ impl Client {
             unacknowledged: LogEpoch::NONE,
             delayed: false,
             waits_since: None,
-            refusals: None,
+            lacks_room: None,
             answered_keys: 0,
             transaction: None,
             watches: Watches::default(),

@@ -246,8 +246,8 @@ pub const EVICT_ROUNDS_MAX: usize = 16;
 pub(crate) const MEMORY_WAIT: Microseconds = Microseconds(1000);
 /// See [`MEMORY_WAIT`].
 pub(crate) const MEMORY_WAIT_MAX: Microseconds = Microseconds(1_000_000);
-/// Refusals of a client that lie further apart are those of different requests.
-pub(crate) const REFUSALS_APART: Microseconds = Microseconds(100_000);
+/// How often a request for which an engine's pool has no block runs at least, before it is refused.
+pub(crate) const ROOM_RUNS_MIN: usize = 64;
 
 /// The share of the limit that eviction leaves free, and its bound in bytes.
 pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;

@@ -481,6 +481,7 @@ impl<'t> Turn<'t> {
         error: CommandError,
     ) -> CommandError {
         self.note_refusal(&error);
+        client.lacks_room = None;
         if spec.is_some_and(is_exec) {
             self.database.forget(client);
             return CommandError::ExecRefused {
@@ -536,12 +537,12 @@ impl<'t> Turn<'t> {
         }
         let result = self.run_unobserved(client, spec, request, reply, host);
         if let Err(CommandError::PoolFull) = result
-            && let Some(until) = self.retry_with_room(client)
+            && let Some(until) = self.retry_with_room(client, request.bytes())
         {
             reply.rewind(start);
             return Progress::put_off(until);
         }
-        client.refusals = None;
+        client.lacks_room = None;
         answer(client, spec, request, Ran { start, result }, reply, host)
     }
 

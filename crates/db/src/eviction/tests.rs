@@ -354,6 +354,49 @@ fn writes_wait_for_evicted_memory() {
     }
 }
 
+/// Nobody commits what was freed: a write without room runs again, but not for ever, however long
+/// each run takes.
+#[test]
+fn a_write_without_room_in_the_pool_is_refused_in_the_end() {
+    let value = "v".repeat(8000);
+    let mut shell = Shell::with_options(Options {
+        engine: EngineKind::Cdds,
+        pool: pando_cdds::Options {
+            bytes: 2 << 20,
+            ..pando_cdds::Options::default()
+        },
+        ..Options::default()
+    });
+    shell.database.close();
+    let mut keys = 0..;
+    let full = loop {
+        let key = keys.next().expect("the pool is full before").to_string();
+        match shell.begin(["SET", &key, &value]) {
+            (reply, Progress::Done) if reply == b"+OK\r\n" => {}
+            (reply, _) => break reply,
+        }
+        assert_eq!(shell.line(&format!("DEL {key}")), ":1");
+    };
+    assert!(full.is_empty(), "what was removed is about to be free");
+    for _ in 0..2 {
+        let mut runs = 0;
+        let refusal = loop {
+            shell.pass_ms(limits::MEMORY_WAIT_MAX.0 / 1000);
+            match shell.begin(["SET", "key", &value]) {
+                (reply, Progress::Done) => break reply,
+                (reply, _) => assert!(reply.is_empty()),
+            }
+            runs += 1;
+            assert!(runs <= limits::ROOM_RUNS_MIN, "it runs for ever");
+        };
+        assert!(refusal.starts_with(b"-OOM the pool"));
+        assert!(runs >= limits::ROOM_RUNS_MIN - 2, "each request waits");
+    }
+    let larger = "v".repeat(2 << 20);
+    let (refusal, _) = shell.begin(["SET", "key", &larger]);
+    assert!(refusal.starts_with(b"-OOM the pool"), "it can never fit");
+}
+
 #[test]
 fn nothing_is_evicted_in_a_pause() {
     on_every_engine(EvictionPolicy::AllKeysLru, 50, |shell| {

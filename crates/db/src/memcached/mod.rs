@@ -142,12 +142,12 @@ impl Turn<'_> {
             Ok(_) => self.authenticate_memcached(client, verb, line, reply, host),
         };
         if let Err(Refusal::Keyspace(CommandError::PoolFull)) = result
-            && let Some(until) = self.retry_with_room(client)
+            && let Some(until) = self.retry_with_room(client, line.bytes())
         {
             reply.rewind(start);
             return Progress::put_off(until);
         }
-        client.refusals = None;
+        client.lacks_room = None;
         if reply.is_over() {
             result = Err(error::REPLY_TOO_LARGE.into());
         }

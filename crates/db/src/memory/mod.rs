@@ -146,12 +146,14 @@ impl MemoryLimit {
         self.pool_bytes().saturating_sub(bytes_max - spare)
     }
 
-    /// Whether the pool is full of what is taken: no block is about to be free.
-    pub(crate) fn is_pool_full(&self) -> bool {
-        self.pool.as_ref().is_some_and(|pool| {
+    /// Whether the pool could hold so many bytes more, once what waits is free: in the place of
+    /// all that there is if keys may go, else beside it.
+    pub(crate) fn may_pool_hold(&self, bytes: usize, evicts: bool) -> bool {
+        self.pool.as_ref().is_none_or(|pool| {
             let tally = pool.tally();
             let spare = tally.bytes_max() / limits::POOL_SPARE_SHARE as u64;
-            tally.taken() > tally.bytes_max() - spare
+            let stays = if evicts { 0 } else { tally.taken() };
+            stays + bytes as u64 <= tally.bytes_max() - spare
         })
     }
 

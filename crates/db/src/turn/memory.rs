@@ -5,7 +5,7 @@
 //! | there is some, or eviction has freed some | runs |
 //! | evicted memory is about to be reclaimed | is postponed by [`MEMORY_WAIT`], for [`MEMORY_WAIT_MAX`] at most |
 //! | no key can be evicted, or the wait was too long | fails |
-//! | the engine's pool has no block for it, but others are free or keys may go | has changed nothing, and runs again, for as long at most |
+//! | the engine's pool has no block for it, but others are free or keys may go | has changed nothing, and runs again, for as long, and [`ROOM_RUNS_MIN`] times |
 //!
 //! Evicted memory is reclaimed when pins end and epochs pass, which takes longer than evicting as
 //! much again. Without the wait, writers of small values would be refused until then.
@@ -13,11 +13,11 @@
 use pando_engine::Point;
 
 use super::Turn;
-use crate::client::{Client, Refusals};
+use crate::client::{Client, LacksRoom};
 use crate::clock::Microseconds;
 use crate::error::CommandError;
 use crate::eviction::{Evicted, evict};
-use crate::limits::{self, MEMORY_WAIT, MEMORY_WAIT_MAX, REFUSALS_APART};
+use crate::limits::{self, MEMORY_WAIT, MEMORY_WAIT_MAX, ROOM_RUNS_MIN};
 use crate::statistics::add;
 
 /// Whether a command that needs memory may run.
@@ -42,34 +42,40 @@ impl Turn<'_> {
         self.free_memory(client)
     }
 
-    /// When a command runs again for which the engine's pool had no block, while room is made: it
-    /// has changed nothing. `None`: it fails, since the pool is full and no key may go, or it has
-    /// waited for too long.
+    /// When a command of so many bytes runs again for which the engine's pool had no block, while
+    /// room is made: it has changed nothing. `None`: it fails, since the pool cannot have room for
+    /// it, or it has waited for too long.
     #[cold]
-    pub(crate) fn retry_with_room(&mut self, client: &mut Client) -> Option<Microseconds> {
+    pub(crate) fn retry_with_room(
+        &mut self,
+        client: &mut Client,
+        bytes: usize,
+    ) -> Option<Microseconds> {
         let (database, now) = (self.database, self.session.now);
         let pool = database.store.pooled()?;
+        if !database.memory.may_pool_hold(bytes, database.evicts()) {
+            return None;
+        }
         if database.evicts() {
             database.memory.spare_more();
-        } else if database.memory.is_pool_full() {
-            return None;
         }
         pool.make_room(self.session.random.u64(..));
         // What was freed is free when the epoch is durable.
         database.hurry();
-        // A command that waits comes again soon; after a longer time it is another one.
-        let same = |at: &Refusals| now.saturating_sub(at.last) < REFUSALS_APART;
-        let since = client
-            .refusals
-            .take()
-            .filter(same)
-            .map_or(now, |at| at.since);
-        if now.saturating_sub(since) >= MEMORY_WAIT_MAX {
+        // A client's next request is the same one until it is answered.
+        let first = LacksRoom {
+            since: now,
+            runs: 0,
+        };
+        let lacks = client.lacks_room.get_or_insert(first);
+        lacks.runs += 1;
+        // On a slow machine a run, or an epoch, takes long.
+        let is_late = now.saturating_sub(lacks.since) >= MEMORY_WAIT_MAX;
+        if is_late && lacks.runs >= ROOM_RUNS_MIN {
             return None;
         }
-        client.refusals = Some(Refusals { since, last: now });
         // Off the fast path, which does not end the wait.
-        client.waits_since = Some(since);
+        client.waits_since = Some(lacks.since);
         Some(now + MEMORY_WAIT)
     }
 

@@ -41,7 +41,9 @@ impl Turn<'_> {
             && !self.session.store.repeats()
             && !may_block(spec)
             && (!spec.flags.has(Flag::DenyOom)
-                || self.database.has_memory() && client.waits_since.is_none())
+                || self.database.has_memory()
+                    && client.waits_since.is_none()
+                    && client.lacks_room.is_none())
             && (!spec.flags.has(Flag::Write) || self.takes_write(client))
             && !self.database.role.refuses(spec.flags.has(Flag::Write));
         is_usual.then_some(command)
@@ -83,7 +85,7 @@ impl Turn<'_> {
             host.finished(client, spec, request, reply_bytes, None);
             Progress::Done
         } else if let Err(CommandError::PoolFull) = result
-            && let Some(until) = self.retry_with_room(client)
+            && let Some(until) = self.retry_with_room(client, request.bytes())
         {
             reply.rewind(start);
             Progress::put_off(until)
