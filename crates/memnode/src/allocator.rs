@@ -32,9 +32,9 @@ impl Allocator {
             reserved: VecDeque::new(),
             used: 0,
         };
-        for (slot, state) in slots.iter().skip(limits.slots_fixed as usize) {
+        for (slot, seen) in slots.iter().skip(limits.slots_fixed as usize) {
             allocator.fresh = slot.0 + 1;
-            if state.is_free() {
+            if seen.state().is_free() {
                 allocator.free.insert(slot);
             } else {
                 allocator.used += 1;

@@ -33,8 +33,8 @@ use crate::limits::{LISTED_MAX, PARTICIPANTS_MAX, RESERVED_MAX};
 use crate::locks::{self, Locks};
 use crate::slots::Slots;
 use crate::{
-    Bytes, Compare, Items, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Slot,
-    SlotState, Standing, Write,
+    Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Seen,
+    Slot, SlotState, Standing, Write,
 };
 
 /// A minitransaction at this memnode: what it does, and who takes part in it.
@@ -75,7 +75,16 @@ pub struct Memnode {
 impl Memnode {
     /// A memnode whose slots are all free.
     pub fn new(limits: Limits) -> Self {
-        let slots = Slots::default();
+        Self::of(limits, Slots::default())
+    }
+
+    /// The same, of a host that shares it among threads: slots whose bytes are such have latches
+    /// (SL1 latched-by-bytes).
+    pub fn latching(limits: Limits, is_latched: fn(&[u8]) -> bool) -> Self {
+        Self::of(limits, Slots::new(Some(is_latched)))
+    }
+
+    fn of(limits: Limits, slots: Slots) -> Self {
         Self {
             allocator: Allocator::new(&slots, &limits),
             limits,
@@ -218,9 +227,24 @@ impl Memnode {
         self.slots.count()
     }
 
-    /// The bytes of a slot, past all locks: for a host that is in one turn with its memnode.
-    pub fn bytes(&self, slot: Slot) -> &[u8] {
-        self.slots.bytes(slot)
+    /// A slot, past all locks: for a host that is in one turn with its memnode, or has the slot's
+    /// latch thereby.
+    ///
+    /// # Panics
+    /// When the slot was never written.
+    #[inline]
+    pub fn see(&self, slot: Slot) -> Seen<'_> {
+        self.slots.see(slot).expect("a slot that was written")
+    }
+
+    /// The latch of a slot, to change it as a minitransaction of one phase does; none if it has
+    /// none.
+    ///
+    /// # Panics
+    /// When anything is prepared: the slot might be locked.
+    pub fn latch(&self, slot: Slot) -> Option<Latch<'_>> {
+        assert!(self.locks.is_empty(), "nothing is prepared");
+        self.slots.latch(slot)
     }
 
     /// Changes a slot in use, as a minitransaction of one phase does that compares what `edit`
@@ -228,7 +252,7 @@ impl Memnode {
     ///
     /// # Panics
     /// When anything is prepared: the slot might be locked.
-    pub fn edit<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut Bytes) -> R) -> R {
+    pub fn edit<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut [u8]) -> R) -> R {
         assert!(self.locks.is_empty(), "nothing is prepared");
         self.slots.edit(slot, edit)
     }
@@ -239,8 +263,9 @@ impl Memnode {
     }
 
     /// The slots in use, fixed ones included.
-    pub fn used_slots(&self) -> impl Iterator<Item = (Slot, &SlotState)> {
-        self.slots.iter().filter(|(_, state)| !state.is_free())
+    pub fn used_slots(&self) -> impl Iterator<Item = (Slot, Seen<'_>)> {
+        let all = self.slots.iter();
+        all.filter(|(_, seen)| !seen.state().is_free())
     }
 
     /// Whether a minitransaction took effect here, as far as its coordinator has not settled it.

@@ -3,6 +3,22 @@
 //! A slot holds bytes or is free. A free slot is one of zero bytes, and no absent one: its sequence
 //! stays. Sequences increase by one here; a store that gives each write a version of its own serves
 //! as well, since nobody relies on more than MN1 sequences-increase.
+//!
+//! A host that shares its memnode among threads says which bytes are *latched*
+//! ([`crate::Memnode::latching`]). Slots of such bytes can be changed through a shared reference,
+//! each under its latch:
+//!
+//! | slot | changed by | read by |
+//! |---|---|---|
+//! | latched | whoever has the memnode for itself, or holds the slot's latch | under the latch, shared |
+//! | any other | whoever has the memnode for itself | anybody |
+//!
+//! - **SL1 latched-by-bytes** A slot is latched if and only if its bytes are of the kind that the
+//!   host named. Every write of a minitransaction restores that.
+//! - **SL2 latches-innermost** Who holds a latch takes no other one, so none waits in a circle.
+
+use std::ops::Deref;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::minitransaction::{Bytes, Write};
 use crate::{Sequence, Slot};
@@ -23,51 +39,197 @@ impl SlotState {
     }
 }
 
+/// A slot, with its latch or without.
+#[derive(Debug)]
+enum Held {
+    Alone(SlotState),
+    Latched(RwLock<SlotState>),
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::Alone(SlotState::default())
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Self {
+        let state = self.see().state().clone();
+        match self {
+            Self::Alone(_) => Self::Alone(state),
+            Self::Latched(_) => Self::Latched(RwLock::new(state)),
+        }
+    }
+}
+
+impl Held {
+    #[inline]
+    fn see(&self) -> Seen<'_> {
+        match self {
+            Self::Alone(state) => Seen::Alone(state),
+            // A panic under a latch is that of a closure, before its change.
+            Self::Latched(state) => {
+                Seen::Latched(state.read().unwrap_or_else(PoisonError::into_inner))
+            }
+        }
+    }
+
+    fn state_mut(&mut self) -> &mut SlotState {
+        match self {
+            Self::Alone(state) => state,
+            Self::Latched(state) => state.get_mut().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// Restores SL1.
+    fn latch_by(&mut self, is_latched: Option<Latching>) {
+        let wanted = is_latched.is_some_and(|is_latched| is_latched(&self.state_mut().bytes));
+        if wanted != matches!(self, Self::Latched(_)) {
+            let state = std::mem::take(self.state_mut());
+            *self = if wanted {
+                Self::Latched(RwLock::new(state))
+            } else {
+                Self::Alone(state)
+            };
+        }
+    }
+}
+
+/// Which bytes are latched.
+pub(crate) type Latching = fn(&[u8]) -> bool;
+
+/// A slot that is read; of a latched one, what it holds stays until this is dropped.
+#[derive(Debug)]
+pub enum Seen<'s> {
+    /// One that nobody changes while there are references to the memnode.
+    Alone(&'s SlotState),
+    /// One whose latch is held.
+    Latched(RwLockReadGuard<'s, SlotState>),
+}
+
+impl<'s> Seen<'s> {
+    /// What a slot without a latch holds, for as long as the memnode is borrowed.
+    #[inline]
+    pub fn lasting(self) -> Option<&'s [u8]> {
+        match self {
+            Self::Alone(state) => Some(&state.bytes),
+            Self::Latched(_) => None,
+        }
+    }
+
+    /// The whole state.
+    #[inline]
+    pub fn state(&self) -> &SlotState {
+        match self {
+            Self::Alone(state) => state,
+            Self::Latched(state) => state,
+        }
+    }
+}
+
+impl Deref for Seen<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.state().bytes
+    }
+}
+
+/// A slot whose latch is held, to be changed. Its length stays.
+#[derive(Debug)]
+pub struct Latch<'s> {
+    state: RwLockWriteGuard<'s, SlotState>,
+}
+
+impl Latch<'_> {
+    /// What it holds, to be changed, as a minitransaction of one phase does that compares what was
+    /// read under this latch (MN1 sequences-increase).
+    pub fn edit(&mut self) -> &mut [u8] {
+        self.state.sequence.0 += 1;
+        Bytes::make_mut(&mut self.state.bytes)
+    }
+
+    /// The same, for bytes that no comparison covers: the sequence stays.
+    pub fn mark(&mut self) -> &mut [u8] {
+        Bytes::make_mut(&mut self.state.bytes)
+    }
+}
+
+impl Deref for Latch<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.state.bytes
+    }
+}
+
 /// All slots that were ever written. Those above are free and at sequence 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
-    states: Vec<SlotState>,
+    states: Vec<Held>,
+    latching: Option<Latching>,
+}
+
+fn index_of(slot: Slot) -> usize {
+    usize::try_from(slot.0).unwrap_or(usize::MAX)
 }
 
 impl Slots {
+    pub(crate) fn new(latching: Option<Latching>) -> Self {
+        Self {
+            states: Vec::new(),
+            latching,
+        }
+    }
+
     pub(crate) fn get(&self, slot: Slot) -> SlotState {
-        let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
-        self.states.get(index).cloned().unwrap_or_default()
+        self.see(slot)
+            .map_or_else(SlotState::default, |seen| seen.state().clone())
     }
 
     pub(crate) fn count(&self) -> usize {
         self.states.len()
     }
 
-    pub(crate) fn bytes(&self, slot: Slot) -> &[u8] {
-        let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
-        self.states.get(index).map_or(&[], |state| &state.bytes)
+    /// A slot that was ever written.
+    #[inline]
+    pub(crate) fn see(&self, slot: Slot) -> Option<Seen<'_>> {
+        self.states.get(index_of(slot)).map(Held::see)
+    }
+
+    /// The latch of a slot that has one.
+    pub(crate) fn latch(&self, slot: Slot) -> Option<Latch<'_>> {
+        match self.states.get(index_of(slot))? {
+            Held::Alone(_) => None,
+            Held::Latched(state) => Some(Latch {
+                state: state.write().unwrap_or_else(PoisonError::into_inner),
+            }),
+        }
     }
 
     /// Changes the bytes of a slot in use, in place unless they are shared.
-    pub(crate) fn edit<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut Bytes) -> R) -> R {
-        let index = usize::try_from(slot.0).expect("a slot in use");
-        let state = &mut self.states[index];
-        let (edited, bytes) = (edit(&mut state.bytes), state.bytes.len());
-        assert!(bytes > 0, "{slot:?} stays in use");
+    pub(crate) fn edit<R>(&mut self, slot: Slot, edit: impl FnOnce(&mut [u8]) -> R) -> R {
+        let state = self.states[index_of(slot)].state_mut();
+        assert!(!state.is_free(), "{slot:?} is in use");
         state.sequence.0 += 1;
-        edited
+        edit(Bytes::make_mut(&mut state.bytes))
     }
 
     /// Changes one byte, which no sequence covers.
     pub(crate) fn mark(&mut self, slot: Slot, at: usize, byte: u8) {
-        let index = usize::try_from(slot.0).expect("a slot in use");
-        Bytes::make_mut(&mut self.states[index].bytes)[at] = byte;
+        let state = self.states[index_of(slot)].state_mut();
+        Bytes::make_mut(&mut state.bytes)[at] = byte;
     }
 
     pub(crate) fn bytes_len(&self, slot: Slot) -> usize {
-        let index = usize::try_from(slot.0).unwrap_or(usize::MAX);
-        self.states.get(index).map_or(0, |state| state.bytes.len())
+        self.see(slot).map_or(0, |seen| seen.len())
     }
 
     /// The slots that were ever written, with their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &SlotState)> {
-        (0..).map(Slot).zip(&self.states)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, Seen<'_>)> {
+        (0..).map(Slot).zip(self.states.iter().map(Held::see))
     }
 
     /// Those in use among `count` slots from `from`, with their first `prefix` bytes, and the slot
@@ -78,18 +240,15 @@ impl Slots {
         count: u32,
         prefix: u32,
     ) -> (Vec<(Slot, SlotState)>, Option<Slot>) {
-        let first = usize::try_from(from.0).unwrap_or(usize::MAX);
-        let first = first.min(self.states.len());
+        let first = index_of(from).min(self.states.len());
         let end = first.saturating_add(count as usize).min(self.states.len());
-        let used = self.states[first..end]
-            .iter()
-            .zip(from.0..)
-            .filter(|(state, _)| !state.is_free());
-        let listed = used.map(|(state, slot)| {
-            let shown = state.bytes.len().min(prefix as usize);
+        let seen = self.states[first..end].iter().map(Held::see).zip(from.0..);
+        let used = seen.filter(|(seen, _)| !seen.state().is_free());
+        let listed = used.map(|(seen, slot)| {
+            let shown = seen.len().min(prefix as usize);
             let shown = SlotState {
-                sequence: state.sequence,
-                bytes: state.bytes[..shown].into(),
+                sequence: seen.state().sequence,
+                bytes: seen[..shown].into(),
             };
             (Slot(slot), shown)
         });
@@ -101,9 +260,10 @@ impl Slots {
     pub(crate) fn apply(&mut self, write: &Write) {
         let index = usize::try_from(write.slot().0).expect("a bounded slot");
         if self.states.len() <= index {
-            self.states.resize(index + 1, SlotState::default());
+            self.states.resize_with(index + 1, Held::default);
         }
-        let state = &mut self.states[index];
+        let held = &mut self.states[index];
+        let state = held.state_mut();
         state.sequence.0 += 1;
         match write {
             Write::Whole(_, bytes) => state.bytes = bytes.clone(),
@@ -120,5 +280,6 @@ impl Slots {
             }
             Write::Free(_) => state.bytes = Bytes::default(),
         }
+        held.latch_by(self.latching);
     }
 }

@@ -82,6 +82,61 @@ fn vote(memnode: &mut Memnode, number: u64, items: &Items) -> Outcome {
     outcome(&ask(memnode, prepare(number, items, 0))).clone()
 }
 
+/// SL1 latched-by-bytes: whatever is written to a slot, it is latched if and only if its bytes are
+/// of that kind.
+#[test]
+fn slots_are_latched_by_their_bytes() {
+    let mut memnode = Memnode::latching(LIMITS, |bytes| bytes.starts_with(b"l"));
+    let is_latched = |memnode: &Memnode| memnode.latch(Slot(3)).is_some();
+    run(&mut memnode, 1, &whole(3, "leaf"));
+    assert!(is_latched(&memnode) && is_latched(&memnode.clone()));
+    run(&mut memnode, 2, &whole(3, "inner"));
+    assert!(!is_latched(&memnode) && memnode.see(Slot(3)).lasting() == Some(&b"inner"[..]));
+    let piece = Piece::Bytes {
+        at: 0,
+        bytes: b"l".as_slice().into(),
+    };
+    run(
+        &mut memnode,
+        3,
+        &writes(&[Write::Patch(Slot(3), vec![piece])]),
+    );
+    assert!(is_latched(&memnode) && is_latched(&memnode.clone().restarted()));
+    assert_eq!(&*memnode.slot(Slot(3)).bytes, b"lnner");
+    run(&mut memnode, 4, &writes(&[Write::Free(Slot(3))]));
+    assert!(!is_latched(&memnode) && memnode.slot(Slot(3)).is_free());
+}
+
+/// A change under a latch is one more state of the slot; a mark is none. Who compares sees that.
+#[test]
+fn changes_under_a_latch_are_compared() {
+    let mut memnode = Memnode::latching(LIMITS, |_| true);
+    run(&mut memnode, 1, &whole(3, "one"));
+    memnode.latch(Slot(3)).unwrap().mark()[0] = b'O';
+    let reads = Items {
+        compares: vec![is_at(3, 1)],
+        ..Items::default()
+    };
+    assert_eq!(run(&mut memnode, 2, &reads), Outcome::Done(vec![]));
+    let before = memnode.slot(Slot(3)).bytes;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let mut latch = memnode.latch(Slot(3)).unwrap();
+                    let next = latch[2].wrapping_add(1);
+                    latch.edit()[2] = next;
+                }
+            });
+        }
+    });
+    // Whoever had the bytes before has them still.
+    assert_eq!(&*before, b"One");
+    assert_eq!(memnode.slot(Slot(3)).sequence, Sequence(201));
+    assert_eq!(memnode.see(Slot(3))[2], b'e'.wrapping_add(200));
+    assert_eq!(run(&mut memnode, 3, &reads), Outcome::Failed(vec![0]));
+}
+
 #[test]
 fn comparisons_decide_and_reads_come_before_writes() {
     let mut memnode = Memnode::new(LIMITS);

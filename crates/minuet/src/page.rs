@@ -202,6 +202,11 @@ pub(crate) fn header(bytes: &Bytes) -> Option<Page> {
     is_page.then_some(Page { bytes })
 }
 
+/// Whether these bytes are a leaf.
+pub(crate) fn is_leaf(bytes: &[u8]) -> bool {
+    bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT && bytes[HEIGHT] == 0
+}
+
 /// The page of a head: a large value, which `body` holds, made at `created`.
 pub(crate) fn head(tree: u32, generation: Sequence, created: SnapshotId, body: Address) -> Bytes {
     let mut page = vec![0; HEADER_BYTES];
@@ -220,11 +225,18 @@ pub(crate) struct Page<B = Bytes> {
     bytes: B,
 }
 
-impl<'a> Page<&'a [u8]> {
+impl<B: Deref<Target = [u8]>> Page<B> {
     /// A page that a memnode has, where a pointer to it was found that is known to be right.
-    pub(crate) fn borrowed(bytes: &'a [u8]) -> Self {
+    #[inline]
+    pub(crate) fn of_slot(bytes: B) -> Self {
         debug_assert!(bytes.len() >= HEADER_BYTES && bytes[0] == FORMAT);
         Self { bytes }
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -343,6 +355,11 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         self.bytes.len() - self.directory() - self.gap() - self.dead()
     }
 
+    /// Whether it may have to be merged with another when it loses a cell.
+    pub(crate) fn is_small(&self) -> bool {
+        self.used() < self.bytes_len() / 2
+    }
+
     /// Where the directory has a cell.
     fn place(&self, index: usize) -> usize {
         self.directory() + PLACE_BYTES * index
@@ -455,6 +472,21 @@ impl<B: Deref<Target = [u8]>> Page<B> {
             Some(self.key(index + 1))
         } else {
             self.high().map(<[u8]>::to_vec)
+        }
+    }
+
+    /// Whether a leaf has room, as it lies, for an entry at its place, whose suffix and value have
+    /// so many bytes.
+    pub(crate) fn has_room(
+        &self,
+        index: Result<usize, usize>,
+        suffix: usize,
+        value: usize,
+    ) -> bool {
+        let cell = LEAF_CELL_BYTES + suffix + value;
+        match index {
+            Ok(index) => self.entry(index).1.len() == value || self.gap() >= cell,
+            Err(_) => self.gap() >= cell + PLACE_BYTES,
         }
     }
 

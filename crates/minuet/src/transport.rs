@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 
 use pando_memnode::{Limits, Memnode, MemnodeId, Reply, Request};
 
+use crate::page;
+
 /// Names a request of one proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
@@ -39,9 +41,24 @@ impl Embedded {
         }
     }
 
+    /// The same, of a process that shares them among threads: pages of entries have latches.
+    pub(crate) fn latching(count: u16, limits: Limits) -> Self {
+        let memnode = |_| Memnode::latching(limits, page::is_leaf);
+        Self {
+            memnodes: (0..count).map(memnode).collect(),
+            ..Self::new(0, limits)
+        }
+    }
+
     /// The memnodes.
     pub fn memnodes(&self) -> &[Memnode] {
         &self.memnodes
+    }
+
+    /// A memnode.
+    #[inline]
+    pub(crate) fn memnode(&self, memnode: MemnodeId) -> &Memnode {
+        &self.memnodes[usize::from(memnode.0)]
     }
 
     /// A memnode, to be changed in one turn with it.

@@ -18,6 +18,7 @@
 mod directory;
 pub mod epoch;
 mod gate;
+mod gated;
 mod lock;
 mod log_epoch;
 mod padded;
@@ -31,6 +32,7 @@ mod waiting;
 
 pub use directory::Directory;
 pub use gate::{AllGates, GateGuard, Gates};
+pub use gated::{Alone, Entrance, Gated, Inside};
 pub use lock::lock;
 pub use log_epoch::LogEpoch;
 pub use padded::Padded;

@@ -282,7 +282,7 @@ impl World {
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
         let used = self.memnodes.iter().flat_map(Memnode::used_slots);
         let money = used.fold(0_u64, |sum, (_, state)| {
-            sum.wrapping_add(number(&state.bytes))
+            sum.wrapping_add(number(&state.state().bytes))
         });
         let agree = self.agents.iter().all(|one| {
             let others = self.agents.iter().filter(|other| other.id == one.id);

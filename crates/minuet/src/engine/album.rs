@@ -19,6 +19,7 @@
 use std::sync::Arc;
 
 use pando_engine::{KeptImages, LogEpoch, Snapshot, TreeId};
+use pando_sync::lock;
 
 use super::branches::{FIRST_TREE, From, LAST_TREE};
 use super::sight::{Sight, sight_of};
@@ -61,12 +62,7 @@ impl State {
         let free = numbers.find(|tree| !self.trees.contains_key(tree));
         let tree = free.expect("few trees are there for a while");
         self.last_loose_tree = tree.0 - LAST_TREE;
-        let counted = Counted {
-            keys,
-            dropped: false,
-            branch,
-            base,
-        };
+        let counted = Counted::new(branch, base, keys);
         self.trees.insert(tree, counted);
         tree
     }
@@ -155,12 +151,7 @@ impl Minuet {
         if !is_of_branch(tree) {
             state.next_tree = state.next_tree.max(tree.0 + 1);
         }
-        let counted = Counted {
-            keys,
-            dropped: false,
-            branch,
-            base,
-        };
+        let counted = Counted::new(branch, base, keys);
         state.trees.insert(tree, counted);
     }
 
@@ -176,11 +167,11 @@ impl Minuet {
         let mut state = self.write();
         let snapshot = Snapshot::of_epoch(epoch);
         self.freeze_as(&mut state, snapshot, branch);
-        state.images = KeptImages::default();
-        let all: Vec<Snapshot> = state.frozen.keys().copied().collect();
-        for snapshot in all {
-            state.images.freeze(snapshot);
+        let mut images = KeptImages::default();
+        for snapshot in state.frozen.keys() {
+            images.freeze(*snapshot);
         }
+        *lock(&state.images) = images;
         snapshot
     }
 }

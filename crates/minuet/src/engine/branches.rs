@@ -67,12 +67,7 @@ impl State {
         let tree = TreeId(self.next_branch_tree);
         assert!(tree.0 < LAST_TREE, "tree numbers are used up");
         self.next_branch_tree += 1;
-        let counted = Counted {
-            keys,
-            dropped: false,
-            branch,
-            base: base.unwrap_or(tree),
-        };
+        let counted = Counted::new(branch, base.unwrap_or(tree), keys);
         self.trees.insert(tree, counted);
         tree
     }

@@ -11,7 +11,7 @@ use crate::page::PageEdit;
 use crate::tree::{body, retire, store};
 
 /// The longest value that is in its entry.
-const INLINE_BYTES: usize = super::PAGE_BYTES_MIN / 8;
+pub(super) const INLINE_BYTES: usize = super::PAGE_BYTES_MIN / 8;
 
 /// What becomes of an entry.
 enum New<'n> {
@@ -34,7 +34,7 @@ impl State {
         if let Some(rest) = place.rest {
             return self.change_bundle(seat, place, (spot, rest), Some((version, stored)));
         }
-        let old = self.stored(spot).and_then(value::Stored::head);
+        let old = self.head_at(spot);
         if stored.len() > INLINE_BYTES {
             let new = New::Large(body(stored), stored[value::MARK]);
             self.change_entry((seat, place, spot.leaf), (version, &new), old);
@@ -57,7 +57,7 @@ impl State {
         if let Some(rest) = place.rest {
             return self.change_bundle(seat, place, (spot, rest), None);
         }
-        let old = self.stored(spot).and_then(value::Stored::head);
+        let old = self.head_at(spot);
         if old.is_some() || !self.remove_in_place(seat, spot, version.to_bits()) {
             self.change_entry((seat, place, spot.leaf), (0, &New::Nothing), old);
         }
@@ -85,8 +85,7 @@ impl State {
     /// may have to be merged with another.
     fn remove_in_place(&mut self, seat: Seat, spot: Spot, version: u64) -> bool {
         let Ok(index) = spot.index else { return false };
-        let page = self.page(spot.leaf);
-        if page.used() < page.bytes_len() / 2 {
+        if self.page(spot.leaf).is_small() {
             return false;
         }
         self.edit_in_place(seat, spot.leaf, |leaf| {
@@ -100,13 +99,13 @@ impl State {
         &mut self,
         seat: Seat,
         leaf: Address,
-        edit: impl FnOnce(&mut PageEdit) -> bool,
+        edit: impl FnOnce(&mut PageEdit<&mut [u8]>) -> bool,
     ) -> bool {
         if self.page(leaf).created() != self.tip_at(seat).view.snapshot() {
             return false;
         }
         let memnode = self.database.memnodes_mut().memnode_mut(leaf.memnode);
-        memnode.edit(leaf.slot, |bytes| PageEdit::in_place(bytes, edit))
+        memnode.edit(leaf.slot, |bytes| edit(&mut PageEdit::in_place(bytes)))
     }
 
     fn change_bundle(
@@ -116,7 +115,7 @@ impl State {
         (spot, rest): (Spot, &[u8]),
         entry: Option<(u64, &[u8])>,
     ) {
-        let old = self.stored(spot).and_then(value::Stored::head);
+        let old = self.head_at(spot);
         let before = old.map_or(&[][..], |head| self.large(head).1);
         let bundle = bundle::with(before, rest, entry);
         let highest = bundle::entries(&bundle).map(|entry| entry.version).max();
@@ -171,7 +170,8 @@ impl State {
             let Some(tree) = self.dropped.first().copied() else {
                 break;
             };
-            let Counted { branch, base, .. } = self.trees[&tree];
+            let Counted { branch, base, .. } = &self.trees[&tree];
+            let (branch, base) = (*branch, *base);
             let seat = Seat { branch, base };
             let keys = match self.tip_of(branch) {
                 Some(tip) => self.first_entries(tip, base, steps - done),
@@ -186,7 +186,7 @@ impl State {
             for key in keys {
                 let place = Place::of_entry(&key);
                 let spot = self.spot(self.tip_at(seat), place.entry());
-                let old = self.stored(spot).and_then(value::Stored::head);
+                let old = self.head_at(spot);
                 if old.is_some() || !self.remove_in_place(seat, spot, 0) {
                     self.change_entry((seat, &place, spot.leaf), (0, &New::Nothing), old);
                 }

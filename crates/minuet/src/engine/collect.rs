@@ -60,20 +60,29 @@ impl Collecting {
 }
 
 impl State {
+    /// Whether a round is under way, or due.
+    pub(super) fn is_collection_due(&self) -> bool {
+        let memnodes = self.database.memnodes().memnodes().iter();
+        let slots: usize = memnodes.map(Memnode::slots_seen).sum();
+        let many = (slots / SLOTS_PER_COPY).max(COPIES_MIN) as u64;
+        let Collecting {
+            due,
+            under_way,
+            copies,
+            copies_then,
+            ..
+        } = self.collecting;
+        self.album.is_empty() && (due || under_way || copies - copies_then >= many)
+    }
+
     /// Takes steps of a round, if one is due: as many as look at up to `steps` slots, since
     /// everybody waits meanwhile, but at least one of `steps`. Returns how many. A round that is
     /// under way goes on to its end in the next portions. While an album is open nothing is
     /// collected (`album`).
     pub(super) fn collect(&mut self, steps: usize) -> usize {
-        if !self.album.is_empty() {
-            return 0;
-        }
-        let memnodes = self.database.memnodes().memnodes().iter();
-        let slots: usize = memnodes.map(Memnode::slots_seen).sum();
-        let many = (slots / SLOTS_PER_COPY).max(COPIES_MIN) as u64;
         let most = steps.min((steps / SWEPT_SLOTS as usize).max(1));
         let mut done = 0;
-        while done < most {
+        while done < most && self.is_collection_due() {
             let Collecting {
                 due,
                 under_way,
@@ -82,10 +91,6 @@ impl State {
                 collector,
                 ..
             } = &mut self.collecting;
-            let is_copying = *copies - *copies_then >= many;
-            if !*under_way && !*due && !is_copying {
-                break;
-            }
             if !*under_way {
                 (*under_way, *due, *copies_then) = (true, false, *copies);
             }

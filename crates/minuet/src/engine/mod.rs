@@ -10,25 +10,37 @@
 //!
 //! | field | writer | reader |
 //! |---|---|---|
-//! | `state` | updates, restores, maintenance, snapshots: its `RwLock` exclusively | everything else, shared |
-//! | `newest_frozen` | whoever makes or releases a snapshot, under `state`: `Release` | `keeps`, `Acquire` |
-//! | `sessions` | whoever opens or closes one: `Relaxed`, a count | the same |
+//! | `state` | whoever is alone in it ([`Gated`]): transactions, snapshots, maintenance | sessions inside |
+//! | leaves in it | the same; sessions inside, under the leaf's latch | sessions inside, under the latch |
+//! | counts, graves, images in it | writers, under the latch of the key's leaf | sessions inside |
+//! | `newest_frozen` | whoever makes or releases a snapshot, alone: `Release` | `keeps`, `Acquire` |
 //!
-//! - **ME1 turns** Whoever holds `state` exclusively is in one turn with all memnodes: nothing is
-//!   prepared or locked then, and what is read is what is there when the change is made.
+//! - **ME1 turns** Whoever is alone is in one turn with all memnodes: nothing is prepared or locked
+//!   then, and what is read is what is there when the change is made. Whoever holds the latch of a
+//!   leaf is in one turn with that slot.
 //! - **ME2 pointers-hold** A pointer of the tip's pages, or of a kept snapshot's, leads to the page
-//!   that it was made for: pages are freed under the exclusive lock, and only when no kept version
-//!   has them. So a reader under the shared lock needs none of a traversal's checks, and only goes
-//!   on to discretionary copies (MF2 forwarders-lead-on) once there are branches.
+//!   that it was made for: pages are freed by whoever is alone, and only when no kept version has
+//!   them. So a reader inside needs none of a traversal's checks, and only goes on to discretionary
+//!   copies (MF2 forwarders-lead-on) once there are branches.
 //! - **ME3 versions-drawn** A key's version is drawn from the clock, as on other engines, and given
 //!   to the tree. The versions of removed keys are remembered in memory until the horizon has
 //!   passed them: a log of keys is replayed by versions, in any order.
+//! - **ME4 leaves-alone** A session inside changes entries of a leaf that was made at the tip, and
+//!   nothing else of any page: fences, children, notes of copies, tips and roots stay while anybody
+//!   is inside. So the leaf that it found before it had the latch is still the key's.
+//! - **ME5 graves-under-latches** What is remembered of a key changes under the latch of its leaf.
+//!   So whoever has the latch sees what belongs to the leaf as it is. How many are remembered is
+//!   stored before the latch is released, by one at a time; so whoever took the latch later does
+//!   not see none where there is one.
+//!
+//! Writers of different leaves do not wait for each other. Changes that need more than one leaf do,
+//! and everybody for them: splits, first changes of a page after a snapshot, large values.
 //!
 //! Branches are the tree's own too; `sight` says how trees of theirs are told apart, `branches`
 //! what is done with them.
 //!
 //! Deliberately absent, so far: durability of its own (the database logs the keys of all branches,
-//! and makes them and lasting snapshots again, see `album`), several writers at a time. A
+//! and makes them and lasting snapshots again, see `album`), transactions beside each other. A
 //! large value is stored in one piece: a change of it costs O(size), and so does a read of a large
 //! hash.
 
@@ -37,6 +49,8 @@ mod branches;
 mod bundle;
 mod change;
 mod collect;
+mod graves;
+mod in_leaf;
 mod place;
 mod session;
 mod sight;
@@ -49,12 +63,15 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Engine, EpochClock, Gauge, Graves, KeptImages, SessionLimit, Snapshot, TreeId};
+use pando_engine::{
+    Engine, EpochClock, Gauge, KeptImages, SessionLimit, Snapshot, TreeId, ValueVersion,
+};
 use pando_memnode::{CoordinatorId, Limits};
+use pando_sync::{Alone, Entrance, Gated, Inside, Padded, lock};
 
 use crate::branch::BranchId;
 use crate::error::{Error, Stop};
@@ -65,6 +82,7 @@ use crate::{Config, Database};
 pub use album::{AlbumNode, NOWHERE};
 pub use branches::{Differing, From, is_of_branch};
 use collect::Collecting;
+use graves::SharedGraves;
 pub use session::MinuetSession;
 use sight::Sight;
 
@@ -93,16 +111,18 @@ impl Default for Options {
 /// Trees over memnodes, which all sessions share; see the module's header.
 pub struct Minuet {
     clock: Arc<EpochClock>,
-    state: RwLock<State>,
+    state: Arc<Gated<State>>,
+    /// For whoever has no session.
+    entrance: Entrance<State>,
     /// The newest epoch that a snapshot sees; 0: there is none.
     newest_frozen: AtomicU64,
-    sessions: AtomicUsize,
 }
 
 /// A tree among others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Counted {
-    keys: u64,
+    /// On lines of its own: the rest is read by everybody.
+    keys: Box<Padded<AtomicU64>>,
     dropped: bool,
     branch: BranchId,
     /// Its number in pages.
@@ -110,14 +130,24 @@ struct Counted {
 }
 
 impl Counted {
+    /// A tree with this number in pages, and so many keys.
+    fn new(branch: BranchId, base: TreeId, keys: u64) -> Self {
+        Self {
+            keys: Box::new(Padded(AtomicU64::new(keys))),
+            dropped: false,
+            branch,
+            base,
+        }
+    }
+
     /// An empty tree of the first branch.
     fn first(tree: TreeId) -> Self {
-        Self {
-            keys: 0,
-            dropped: false,
-            branch: BranchId::FIRST,
-            base: tree,
-        }
+        Self::new(BranchId::FIRST, tree, 0)
+    }
+
+    fn keys(&self) -> u64 {
+        // Relaxed: a count, which orders nothing.
+        self.keys.load(Ordering::Relaxed)
     }
 }
 
@@ -140,9 +170,9 @@ struct State {
     bases: BTreeMap<TreeId, Sight>,
     /// The versions of the album that is open; none is.
     album: Vec<Sight>,
-    graves: Graves,
+    graves: SharedGraves,
     frozen: BTreeMap<Snapshot, Sight>,
-    images: KeptImages,
+    images: Mutex<KeptImages>,
     collecting: Collecting,
 }
 
@@ -165,9 +195,21 @@ fn sound<T>(result: Result<T, Error>) -> T {
 
 impl State {
     /// Counts keys that came and went.
-    fn count(&mut self, tree: TreeId, came: bool, went: bool) {
-        if let Some(counted) = self.trees.get_mut(&tree) {
-            counted.keys = counted.keys + u64::from(came) - u64::from(went);
+    fn count(&self, tree: TreeId, came: bool, went: bool) {
+        if came != went
+            && let Some(counted) = self.trees.get(&tree)
+        {
+            // Relaxed: as in `keys`. It wraps back where it counts down.
+            let change = if came { 1 } else { u64::MAX };
+            counted.keys.fetch_add(change, Ordering::Relaxed);
+        }
+    }
+
+    /// A value of this version and length is replaced or removed: perhaps a snapshot keeps it.
+    fn note_image(&self, version: ValueVersion, bytes: usize) {
+        let newest = self.frozen.keys().next_back();
+        if newest.is_some_and(|newest| newest.holds(version)) {
+            lock(&self.images).note(version, bytes);
         }
     }
 
@@ -178,13 +220,13 @@ impl State {
 }
 
 impl Minuet {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        // Whoever panicked did so in a closure of its caller, before its change.
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    /// Inside, without a session.
+    fn read(&self) -> Inside<'_, State> {
+        self.entrance.enter()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> Alone<'_, State> {
+        self.state.alone()
     }
 }
 
@@ -208,7 +250,7 @@ impl Engine for Minuet {
             newest_kept: 0,
             ..Config::default()
         };
-        let memnodes = Embedded::new(options.memnodes, limits);
+        let memnodes = Embedded::latching(options.memnodes, limits);
         let mut database = sound(Database::found(CoordinatorId(0), config, memnodes));
         let tip = sound(database.run(|transaction| {
             let view = transaction.tip()?;
@@ -226,29 +268,24 @@ impl Engine for Minuet {
             last_loose_tree: 0,
             bases: BTreeMap::new(),
             album: Vec::new(),
-            graves: Graves::default(),
+            graves: SharedGraves::default(),
             frozen: BTreeMap::new(),
-            images: KeptImages::default(),
+            images: Mutex::default(),
             collecting: Collecting::new(options.memnodes),
         };
+        let state = Gated::new(SESSIONS_MAX + 1, state);
         Ok(Arc::new(Self {
             clock,
-            state: RwLock::new(state),
+            entrance: state.open().expect("nobody has opened one"),
+            state,
             newest_frozen: AtomicU64::new(0),
-            sessions: AtomicUsize::new(0),
         }))
     }
 
     fn session(self: &Arc<Self>) -> Result<MinuetSession, SessionLimit> {
-        // Relaxed: a count, which orders nothing.
-        let taken = self
-            .sessions
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sessions| {
-                (sessions < SESSIONS_MAX).then_some(sessions + 1)
-            });
-        match taken {
-            Ok(_) => Ok(MinuetSession::new(Arc::clone(self))),
-            Err(_) => Err(SessionLimit {
+        match self.state.open() {
+            Some(entrance) => Ok(MinuetSession::new(Arc::clone(self), entrance)),
+            None => Err(SessionLimit {
                 sessions_max: SESSIONS_MAX,
             }),
         }
@@ -275,13 +312,14 @@ impl Engine for Minuet {
         let mut state = self.write();
         state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
-            (counted.keys, counted.dropped) = (0, true);
+            counted.keys.store(0, Ordering::Relaxed);
+            counted.dropped = true;
             state.dropped.insert(tree);
         }
     }
 
     fn len(&self, tree: TreeId) -> u64 {
-        self.read().trees.get(&tree).map_or(0, |tree| tree.keys)
+        self.read().trees.get(&tree).map_or(0, Counted::keys)
     }
 
     fn reclaimable_bytes(&self) -> usize {
@@ -291,7 +329,7 @@ impl Engine for Minuet {
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
         let state = self.read();
         let live = state.trees.values().filter(|tree| !tree.dropped);
-        let keys: u64 = live.clone().map(|tree| tree.keys).sum();
+        let keys: u64 = live.clone().map(Counted::keys).sum();
         let collected = state.collecting.collected();
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
         figure("trees", "Trees that exist.", live.count() as f64);

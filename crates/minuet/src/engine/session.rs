@@ -3,19 +3,19 @@
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use pando_engine::mark::MARK_MAX;
 use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, Ordered, Point, Probe, Restore, Snapshot,
     TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 use pando_memnode::Address;
 use pando_memnode::limits::SLOT_BYTES_MAX;
+use pando_sync::Entrance;
 
+use super::in_leaf::{Change, choose, encode_new};
 use super::place::Place;
 use super::sight::Seat;
-use super::value::{deadline_of, encode};
+use super::value::deadline_of;
 use super::walk::{Found, Marked, Scan, Spot, TOGETHER_MAX};
 use super::{Minuet, State};
 use crate::tree::BODY_HEADER;
@@ -23,17 +23,11 @@ use crate::tree::BODY_HEADER;
 /// A session of the engine; dropping it frees its place.
 pub struct MinuetSession {
     pub(super) engine: Arc<Minuet>,
+    pub(super) entrance: Entrance<State>,
     /// A value that is being written, as it is stored.
     stored: Vec<u8>,
     /// See [`Self::take_refusal`].
     refused: bool,
-}
-
-/// What an update does.
-enum Change<'d> {
-    Keep,
-    Put(ValueVersion, NewValue<'d>),
-    Remove(ValueVersion),
 }
 
 /// The longest value, as it is stored: its body is one slot.
@@ -43,9 +37,10 @@ const VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - BODY_HEADER.len();
 const STORED_BYTES_KEPT: usize = 1 << 16;
 
 impl MinuetSession {
-    pub(super) fn new(engine: Arc<Minuet>) -> Self {
+    pub(super) fn new(engine: Arc<Minuet>, entrance: Entrance<State>) -> Self {
         Self {
             engine,
+            entrance,
             stored: Vec::new(),
             refused: false,
         }
@@ -58,12 +53,6 @@ impl MinuetSession {
     }
 }
 
-impl Drop for MinuetSession {
-    fn drop(&mut self) {
-        self.engine.sessions.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl fmt::Debug for MinuetSession {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -73,7 +62,7 @@ impl fmt::Debug for MinuetSession {
 }
 
 /// Shows what was found, or nothing, to `read`; also returns the mark that it left, if another.
-fn show<R>(
+pub(super) fn show<R>(
     found: Option<&Found<'_>>,
     read: impl FnOnce(Option<ValueRef<'_>>) -> R,
 ) -> (R, Option<u8>) {
@@ -84,45 +73,24 @@ fn show<R>(
 }
 
 impl State {
-    /// The version that a key has now, as a value or as a removed one.
-    fn last_version(&self, found: Option<&Found<'_>>, key: Key<'_>) -> Option<ValueVersion> {
-        match found {
-            Some(found) => Some(ValueVersion::from_bits(found.version)),
-            None if self.graves.count() == 0 => None,
-            None => self.graves.version(&Place::of(key).whole()),
-        }
-    }
-
     /// Makes a change, and keeps the images, counts and graves right.
     fn apply(
         &mut self,
         (key, seat): (Key<'_>, Seat),
         (place, spot): (&Place<'_>, Spot),
-        version: ValueVersion,
-        stored: Option<&[u8]>,
+        (version, stored): (ValueVersion, Option<&[u8]>),
         is_remembered: bool,
     ) {
-        let old = self.found_at(spot, place);
+        let page = self.page(spot.leaf);
+        let old = self.found_in(&page, spot, place);
         let was = old.map(|old| (old.version, old.stored.len()));
+        drop(page);
         if let Some(stored) = stored {
             self.put((seat, place), spot, version, stored);
-            if self.graves.count() > 0 {
-                self.graves.rise(&Place::of(key).whole());
-            }
-            self.count(key.tree, was.is_none(), false);
-        } else {
-            if was.is_some() {
-                self.remove((seat, place), spot, version);
-            }
-            self.count(key.tree, false, was.is_some());
-            if is_remembered {
-                self.graves.bury(&Place::of(key).whole(), version);
-            }
+        } else if was.is_some() {
+            self.remove((seat, place), spot, version);
         }
-        if let Some((version, bytes)) = was {
-            let version = ValueVersion::from_bits(version);
-            self.images.note(version, key.bytes.len() + bytes);
-        }
+        self.book(key, was, stored.is_some(), is_remembered.then_some(version));
     }
 }
 
@@ -162,17 +130,19 @@ impl Point for MinuetSession {
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         key.check();
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         let Some((sight, base)) = state.present(key.tree) else {
             return read(None);
         };
-        let found = state.find(sight, &Place::of(Key::new(base, key.bytes)));
-        let version = found.map(|found| found.version);
-        let (shown, mark) = show(found.as_ref(), read);
+        let place = Place::of(Key::new(base, key.bytes));
+        let (shown, left) = state.find(sight, &place, |found| {
+            let (shown, mark) = show(found, read);
+            (shown, mark.zip(found.map(|found| found.version)))
+        });
         drop(state);
-        if let (Some(mark), Some(version)) = (mark, version) {
-            let marked = vec![(Place::of(key).whole().into_owned(), version, mark)];
-            self.engine.write().set_marks(marked);
+        if let Some((mark, version)) = left {
+            let marked = (Place::of(key).whole().into_owned(), version, mark);
+            self.leave_marks(None, &[marked]);
         }
         shown
     }
@@ -184,19 +154,15 @@ impl Point for MinuetSession {
         let mut first = 0;
         for keys in chunks(keys) {
             let mut marked = Vec::new();
-            let state = self.engine.read();
+            let state = self.entrance.enter();
             let is_there = state.each_leaf(keys, |index, place, leaf| {
-                let spot = state.spot_in(leaf, place.entry());
-                let found = state.found_at(spot, place);
-                let ((), mark) = show(found.as_ref(), |value| read(first + index, value));
-                if let Some(found) = &found {
-                    note_mark(
-                        &mut marked,
-                        (keys[index].tree, keys[index].bytes),
-                        found,
-                        mark,
-                    );
-                }
+                state.find_in(leaf, place, |found| {
+                    let ((), mark) = show(found, |value| read(first + index, value));
+                    if let Some(found) = found {
+                        let key = (keys[index].tree, keys[index].bytes);
+                        note_mark(&mut marked, key, found, mark);
+                    }
+                });
             });
             drop(state);
             if !is_there {
@@ -204,7 +170,7 @@ impl Point for MinuetSession {
                     read(index, None);
                 }
             }
-            self.leave_marks(None, marked);
+            self.leave_marks(None, &marked);
             first += keys.len();
         }
     }
@@ -213,7 +179,7 @@ impl Point for MinuetSession {
         for key in keys {
             key.check();
         }
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         for keys in chunks(keys) {
             state.each_leaf(keys, |_, _, _| ());
         }
@@ -221,19 +187,23 @@ impl Point for MinuetSession {
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();
-        let state = self.engine.read();
-        let present = state.present(key.tree);
-        let found = present
-            .and_then(|(sight, base)| state.find(sight, &Place::of(Key::new(base, key.bytes))));
-        match found {
+        let state = self.entrance.enter();
+        let probe = |found: Option<&Found<'_>>| match found {
             Some(found) => Probe::Present {
                 version: ValueVersion::from_bits(found.version),
                 deadline: deadline_of(found.stored),
             },
-            None => match state.graves.version(&Place::of(key).whole()) {
+            None => match state.graves.version(key) {
                 Some(version) => Probe::Removed(version),
                 None => Probe::Absent,
             },
+        };
+        match state.present(key.tree) {
+            Some((sight, base)) => {
+                let place = Place::of(Key::new(base, key.bytes));
+                state.find(sight, &place, probe)
+            }
+            None => probe(None),
         }
     }
 
@@ -246,10 +216,17 @@ impl Point for MinuetSession {
         key.check();
         let Self {
             engine,
+            entrance,
             stored,
             refused,
         } = self;
         let clock = &engine.clock;
+        let state = entrance.enter();
+        let done = state.update_in_leaf((clock, key), stored, hook, &mut decide);
+        drop(state);
+        if let Ok(version) = done {
+            return version;
+        }
         let mut state = engine.write();
         let Some(seat) = state.seat(key.tree) else {
             // The write is lost, but its closure may carry a result out.
@@ -258,55 +235,37 @@ impl Point for MinuetSession {
         };
         let place = Place::of(Key::new(seat.base, key.bytes));
         let spot = state.spot(state.tip_at(seat), place.entry());
-        let found = state.found_at(spot, &place);
+        let page = state.page(spot.leaf);
+        let found = state.found_in(&page, spot, &place);
         let last = state.last_version(found.as_ref(), key);
-        let mut is_remembered = true;
-        let (change, mark) = show(found.as_ref(), |old| match decide(old) {
-            Decision::Keep => Change::Keep,
-            Decision::Remove => match old {
-                None => Change::Keep,
-                Some(old) => {
-                    let forgotten = clock.forget(old.version);
-                    is_remembered = forgotten.is_none();
-                    Change::Remove(forgotten.unwrap_or_else(|| clock.draw(last)))
-                }
-            },
-            Decision::Write(new) => {
-                new.body.check();
-                Change::Put(clock.draw(last), new)
-            }
-        });
-        let (version, new) = match &change {
+        let (change, mark) = choose(clock, found.as_ref(), last, &mut decide);
+        let (version, new, is_remembered) = match &change {
             Change::Keep => {
                 if let (Some(mark), Some(found)) = (mark, found) {
                     let mark_at = found.mark_at;
+                    drop(page);
                     state.set_mark(mark_at, mark);
                 }
                 return None;
             }
             Change::Put(version, new) => {
-                stored.clear();
-                encode(stored, &new.view(*version), new.mark.min(MARK_MAX));
+                encode_new(stored, *version, new);
                 if stored.len() > VALUE_BYTES_MAX {
                     *refused = true;
                     return None;
                 }
-                (*version, Some(new.view(*version)))
+                (*version, Some(new.view(*version)), true)
             }
-            Change::Remove(version) => (*version, None),
+            Change::Remove(version, is_remembered) => (*version, None, *is_remembered),
         };
         // Nothing can fail from here on, and the old value is still where it was.
         show(found.as_ref(), |old| {
             hook.committed(key, old, new, version);
         });
+        drop(page);
         let stored_now = new.is_some().then_some(&stored[..]);
-        state.apply(
-            (key, seat),
-            (&place, spot),
-            version,
-            stored_now,
-            is_remembered,
-        );
+        let change = (version, stored_now);
+        state.apply((key, seat), (&place, spot), change, is_remembered);
         if stored.capacity() > STORED_BYTES_KEPT {
             *stored = Vec::new();
         }
@@ -333,9 +292,15 @@ impl Point for MinuetSession {
     }
 
     fn maintain(&mut self, steps: usize) -> usize {
+        let horizon = self.engine.clock.horizon();
+        let state = self.entrance.enter();
+        let purged = state.graves.purge(horizon, steps);
+        let is_due = !state.dropped.is_empty() || state.is_collection_due();
+        drop(state);
+        if !is_due || purged == steps {
+            return purged;
+        }
         let mut state = self.engine.write();
-        let clock = &self.engine.clock;
-        let purged = state.graves.purge(clock.horizon(), steps);
         let freed = state.free_dropped(steps - purged);
         let collected = state.collect(steps - purged - freed);
         purged + freed + collected
@@ -359,22 +324,22 @@ impl Restore for MinuetSession {
         };
         let place = Place::of(Key::new(seat.base, key.bytes));
         let spot = state.spot(state.tip_at(seat), place.entry());
-        let found = state.found_at(spot, &place);
+        let page = state.page(spot.leaf);
+        let found = state.found_in(&page, spot, &place);
         let last = state.last_version(found.as_ref(), key);
         if last.is_some_and(|last| last >= version) {
             return false;
         }
-        self.stored.clear();
+        drop(page);
         if let Some(value) = &value {
-            let mark = value.mark.min(MARK_MAX);
-            encode(&mut self.stored, &value.view(version), mark);
+            encode_new(&mut self.stored, version, value);
             if self.stored.len() > VALUE_BYTES_MAX {
                 self.refused = true;
                 return false;
             }
         }
         let stored = value.is_some().then_some(&self.stored[..]);
-        state.apply((key, seat), (&place, spot), version, stored, true);
+        state.apply((key, seat), (&place, spot), (version, stored), true);
         true
     }
 }
@@ -388,7 +353,7 @@ impl MinuetSession {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         let Some((sight, base)) = state.sight(at, tree) else {
             return read(None);
         };
@@ -402,7 +367,7 @@ impl MinuetSession {
             }
         });
         drop(state);
-        self.leave_marks(at, marked);
+        self.leave_marks(at, &marked);
         shown
     }
 
@@ -414,11 +379,11 @@ impl MinuetSession {
         way: Direction,
         mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
-        let base = self.engine.read().sight(at, tree).map(|(_, base)| base);
+        let base = self.entrance.enter().sight(at, tree).map(|(_, base)| base);
         let Some(base) = base else { return };
         let mut scan = Scan::new(base, from, way);
         while scan.has_more() {
-            let state = self.engine.read();
+            let state = self.entrance.enter();
             let Some((sight, _)) = state.sight(at, tree) else {
                 return;
             };
@@ -429,14 +394,24 @@ impl MinuetSession {
                 shown
             });
             drop(state);
-            self.leave_marks(at, marked);
+            self.leave_marks(at, &marked);
         }
     }
 
     /// Readers of a snapshot leave no marks: what they read may be shared with the present.
-    fn leave_marks(&self, at: Option<Snapshot>, marked: Vec<Marked>) {
-        if at.is_none() && !marked.is_empty() {
-            self.engine.write().set_marks(marked);
+    fn leave_marks(&self, at: Option<Snapshot>, marked: &[Marked]) {
+        if at.is_some() || marked.is_empty() {
+            return;
+        }
+        let state = self.entrance.enter();
+        let left = marked.iter().filter(|marked| !state.leave_mark(marked));
+        let left: Vec<_> = left.collect();
+        drop(state);
+        if !left.is_empty() {
+            let mut state = self.engine.write();
+            for marked in left {
+                state.leave_mark_alone(marked);
+            }
         }
     }
 }
@@ -465,7 +440,7 @@ impl Ordered for MinuetSession {
     }
 
     fn boundaries(&mut self, tree: TreeId, parts: usize) -> Vec<Vec<u8>> {
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         match state.present(tree) {
             Some((sight, base)) => state.boundaries(sight, base, parts),
             None => Vec::new(),

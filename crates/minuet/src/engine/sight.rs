@@ -88,7 +88,8 @@ impl State {
             branch,
             base,
             ..
-        } = *self.trees.get(&tree)?;
+        } = self.trees.get(&tree)?;
+        let (branch, base) = (*branch, *base);
         let is_there = !dropped && self.tip_of(branch).is_some() && !self.bases.contains_key(&tree);
         is_there.then_some(Seat { branch, base })
     }
@@ -127,7 +128,7 @@ impl State {
 }
 
 impl Minuet {
-    /// After a snapshot came or went, under the lock of `state`.
+    /// After a snapshot came or went, alone in `state`.
     pub(super) fn note_frozen(&self, state: &State) {
         let newest = state.frozen.keys().next_back();
         let newest = newest.map_or(0, |newest| newest.epoch().0);

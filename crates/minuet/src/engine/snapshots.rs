@@ -7,8 +7,10 @@ use pando_engine::{
     Direction, Images, Key, LogEpoch, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots,
     TreeId, ValueRef, ValueVersion,
 };
+use pando_sync::lock;
 
 use super::place::Place;
+use super::session::show;
 use super::sight::sight_of;
 use super::{Minuet, MinuetSession, State};
 use crate::branch::BranchId;
@@ -30,7 +32,7 @@ impl Minuet {
         let mut state = self.write();
         SnapshotLimit::check(state.frozen.len())?;
         let snapshot = Snapshot::of_epoch(epoch);
-        state.images.freeze(snapshot);
+        lock(&state.images).freeze(snapshot);
         self.freeze_as(&mut state, snapshot, branch);
         Ok(snapshot)
     }
@@ -59,7 +61,7 @@ impl Snapshots for Minuet {
         let mut state = self.write();
         let released = state.frozen.remove(&snapshot);
         assert!(released.is_some(), "released twice");
-        state.images.release(snapshot);
+        lock(&state.images).release(snapshot);
         let name = name_of(snapshot);
         state.run(|transaction| transaction.unname_snapshot(&name));
         state.collecting.note_released();
@@ -78,7 +80,7 @@ impl Snapshots for Minuet {
     }
 
     fn images(&self, snapshot: Snapshot) -> Images {
-        self.read().images.of(snapshot)
+        lock(&self.read().images).of(snapshot)
     }
 
     fn image_trees(&self) -> Vec<TreeId> {
@@ -94,14 +96,12 @@ impl ReadAt for MinuetSession {
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
         key.check();
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         let Some((sight, base)) = state.sight(Some(at), key.tree) else {
             return read(None);
         };
-        match state.find(sight, &Place::of(Key::new(base, key.bytes))) {
-            Some(found) => found.show(|value| read(Some(value))).0,
-            None => read(None),
-        }
+        let place = Place::of(Key::new(base, key.bytes));
+        state.find(sight, &place, |found| show(found, read).0)
     }
 
     fn sample_at<R>(

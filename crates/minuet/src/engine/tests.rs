@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando_engine::conformance::{Plan, snapshots_stand_on};
 use pando_engine::{
     Body, BodyRef, Decision, Direction, Engine, EpochClock, HashDraft, HashRef, Key, LogEpoch,
-    NewValue, NoHook, Ordered, OrderedAt, Point, Snapshots, TreeId, ValueRef,
+    NewValue, NoHook, Ordered, OrderedAt, Point, Snapshots, StringRef, TreeId, ValueRef,
 };
 
 use super::{Minuet, MinuetSession, Options};
@@ -202,5 +202,94 @@ fn long_keys_are_in_order_among_short_ones() {
             }
             assert!(shown == expected, "{way:?} {bound:?}");
         }
+    }
+}
+
+fn bytes_of(string: StringRef<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    string.for_each_piece(0..string.len(), |piece| bytes.extend_from_slice(piece));
+    bytes
+}
+
+fn assert_whole(session: &mut MinuetSession, tree: TreeId, key: &[u8]) {
+    session.get(Key::new(tree, key), |value| {
+        if let Some(BodyRef::String(string)) = value.map(|value| value.body) {
+            let bytes = bytes_of(string);
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+        }
+    });
+}
+
+/// ME4 leaves-alone, ME5 graves-under-latches: changes of leaves go on beside those that need more
+/// pages (splits, merges, copies after a snapshot, large values, long keys); nothing is lost.
+#[test]
+fn changes_in_leaves_go_on_beside_changes_of_pages() {
+    const THREADS: u32 = 4;
+    const KEYS: u32 = 120;
+    const ROUNDS: u32 = 6;
+    let (clock, engine) = open(2);
+    let tree = engine.create_tree();
+    let key_of = |thread: u32, number: u32| entry(number * THREADS + thread, 0).0;
+    let is_there = |number: u32, round: u32| (number + round) % 3 != 2;
+    let count_of = |round| {
+        let present = (0..KEYS).filter(|number| is_there(*number, round));
+        present.count() as u32 * THREADS
+    };
+    let mut snapshots = Vec::new();
+    for round in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let mut session = engine.session().unwrap();
+                    for number in 0..KEYS {
+                        let key = key_of(thread, number);
+                        if is_there(number, round) {
+                            put(&mut session, tree, &key, &entry(number, round).1);
+                        } else {
+                            session.update(Key::new(tree, &key), &mut NoHook, |_| Decision::Remove);
+                        }
+                        // Another thread's key has a whole value, or none.
+                        let other = key_of((thread + 1) % THREADS, number);
+                        assert_whole(&mut session, tree, &other);
+                        if number % 16 == 0 {
+                            session.maintain(4);
+                        }
+                    }
+                });
+            }
+        });
+        let mut session = engine.session().unwrap();
+        assert_eq!(engine.len(tree), u64::from(count_of(round)), "{round}");
+        for (thread, number) in (0..THREADS).flat_map(|thread| (0..KEYS).map(move |n| (thread, n)))
+        {
+            let key = key_of(thread, number);
+            session.get(Key::new(tree, &key), |value| {
+                let expected = is_there(number, round).then(|| entry(number, round).1);
+                let got = value.map(|value| match value.body {
+                    BodyRef::String(string) => bytes_of(string),
+                    BodyRef::Row(..) => panic!("strings were written"),
+                });
+                assert!(
+                    got == expected,
+                    "round {round}, thread {thread}, key {number}"
+                );
+            });
+        }
+        if round % 2 == 0 {
+            snapshots.push((round, engine.freeze(clock.end_all()).unwrap()));
+        }
+        clock.set_horizon(clock.tick());
+    }
+    let mut session = engine.session().unwrap();
+    for (round, snapshot) in snapshots {
+        let mut count = 0;
+        let all = (tree, Bound::Unbounded, Direction::Forward);
+        session.scan_at(snapshot, all.0, all.1, all.2, |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        });
+        assert_eq!(count, count_of(round), "snapshot {round}");
+        engine.release(snapshot);
     }
 }

@@ -1,10 +1,14 @@
 //! Reading: from a root to a leaf, straight through the slots (ME2 pointers-hold), and on to
 //! discretionary copies once there are branches (MF2 forwarders-lead-on).
+//!
+//! An inner node is read as it lies, a leaf under its latch. What is found in a leaf stays there
+//! for as long as its page is held, or nobody else is inside. Nobody holds two (SL2
+//! latches-innermost).
 
-use std::ops::{Bound, ControlFlow, Range};
+use std::ops::{Bound, ControlFlow, Deref, Range};
 
 use pando_engine::{Direction, Key, TreeId, ValueRef};
-use pando_memnode::Address;
+use pando_memnode::{Address, Latch, Seen};
 use pando_sync::prefetch::prefetch_lines;
 
 use super::place::{Place, TREE_BYTES, ends};
@@ -28,6 +32,9 @@ pub(super) enum Target<'t> {
     Below(&'t [u8]),
 }
 
+/// A page as it lies; a leaf under its latch.
+pub(super) type Held<'s> = Page<Seen<'s>>;
+
 /// Where a key's entry is, or would be.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
@@ -43,6 +50,8 @@ pub(super) struct Found<'s> {
     pub(super) mark: u8,
     /// The byte of its mark.
     pub(super) mark_at: (Address, usize),
+    /// Whether it is not in its entry.
+    pub(super) is_apart: bool,
 }
 
 impl<'s> Found<'s> {
@@ -52,6 +61,7 @@ impl<'s> Found<'s> {
             stored: entry.value,
             mark: entry.value[MARK],
             mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
+            is_apart: true,
         }
     }
 
@@ -65,25 +75,33 @@ impl<'s> Found<'s> {
 pub(super) type Marked = (Vec<u8>, u64, u8);
 
 impl State {
-    fn bytes(&self, address: Address) -> &[u8] {
-        let memnodes = self.database.memnodes().memnodes();
-        memnodes[usize::from(address.memnode.0)].bytes(address.slot)
+    #[inline]
+    fn see(&self, address: Address) -> Seen<'_> {
+        let memnode = self.database.memnodes().memnode(address.memnode);
+        memnode.see(address.slot)
     }
 
-    pub(super) fn page(&self, address: Address) -> Page<&[u8]> {
-        Page::borrowed(self.bytes(address))
+    #[inline]
+    pub(super) fn page(&self, address: Address) -> Held<'_> {
+        Page::of_slot(self.see(address))
+    }
+
+    /// What a slot holds that is no leaf.
+    fn lasting(&self, address: Address) -> &[u8] {
+        let seen = self.see(address);
+        seen.lasting().expect("only leaves are latched (SL1)")
     }
 
     /// The bytes of a large value.
     pub(super) fn large(&self, head: Address) -> (Address, &[u8]) {
-        let body = body_of(self.bytes(head)).expect("a value's head (ME2)");
-        (body, &self.bytes(body)[BODY_HEADER.len()..])
+        let body = body_of(self.lasting(head)).expect("a value's head (ME2)");
+        (body, &self.lasting(body)[BODY_HEADER.len()..])
     }
 
     /// Asks for the part of a page that a search begins with, all lines at once.
     #[inline]
     fn prefetch(&self, address: Address) {
-        prefetch_lines(self.bytes(address).as_ptr(), SEARCHED_BYTES);
+        prefetch_lines(self.see(address).as_ptr(), SEARCHED_BYTES);
     }
 
     /// Finds the leaves of some keys, a height at a time for all of them, and asks for what a
@@ -105,12 +123,13 @@ impl State {
         }
     }
 
-    /// The leaf of a key.
+    /// The leaf of a key. Its latch is free.
     pub(super) fn leaf(&self, sight: &Sight, target: Target<'_>) -> Address {
         let mut address = self.arrive(sight, sight.view.root);
         loop {
             let page = self.page(address);
-            if page.height() == 0 {
+            let height = page.height();
+            if height == 0 {
                 return address;
             }
             let child = match target {
@@ -118,9 +137,27 @@ impl State {
                 Target::Below(key) => page.find(key).unwrap_or_else(|at| at).saturating_sub(1),
             };
             let child = page.child(child);
+            if height == 1 {
+                return self.arrive(sight, child);
+            }
             self.prefetch(child);
             address = self.arrive(sight, child);
         }
+    }
+
+    /// The latch of a leaf.
+    #[inline]
+    pub(super) fn latch(&self, leaf: Address) -> Latch<'_> {
+        let memnode = self.database.memnodes().memnode(leaf.memnode);
+        memnode.latch(leaf.slot).expect("leaves have latches (SL1)")
+    }
+
+    /// A leaf, held; asks for the part that a search begins with, all lines at once.
+    #[inline]
+    fn searched(&self, leaf: Address) -> Held<'_> {
+        let page = self.page(leaf);
+        prefetch_lines(page.as_bytes().as_ptr(), SEARCHED_BYTES);
+        page
     }
 
     /// The page that a version has where a pointer leads (ME2 pointers-hold).
@@ -146,71 +183,82 @@ impl State {
         }
     }
 
-    /// Where a key's entry is, or would be.
+    /// Where a key's entry is, or would be, for as long as nobody else is inside.
     pub(super) fn spot(&self, sight: &Sight, entry: &[u8]) -> Spot {
-        self.spot_in(self.leaf(sight, Target::At(entry)), entry)
-    }
-
-    /// Where it is in its leaf.
-    pub(super) fn spot_in(&self, leaf: Address, entry: &[u8]) -> Spot {
-        let index = self.page(leaf).find(entry);
+        let leaf = self.leaf(sight, Target::At(entry));
+        let index = self.searched(leaf).find(entry);
         Spot { leaf, index }
     }
 
-    /// What the entry at a spot holds.
-    pub(super) fn stored(&self, spot: Spot) -> Option<Stored<'_>> {
+    /// The head that the entry at a spot leads to.
+    pub(super) fn head_at(&self, spot: Spot) -> Option<Address> {
         let index = spot.index.ok()?;
-        Some(Stored::of(self.entry(spot.leaf, index).1))
+        Stored::of(self.page(spot.leaf).entry(index).1).head()
     }
 
-    fn entry(&self, leaf: Address, index: usize) -> (u64, &[u8], usize) {
-        let bytes = self.bytes(leaf);
-        let page = Page::borrowed(bytes);
-        let (version, value) = page.entry(index);
-        let (at, len) = (page.value_at(index), value.len());
-        (version, &bytes[at..at + len], at)
-    }
-
-    /// The value of a key whose entry is at a spot.
-    pub(super) fn found_at(&self, spot: Spot, place: &Place<'_>) -> Option<Found<'_>> {
-        let entry = self.entry(spot.leaf, spot.index.ok()?);
-        match Stored::of(entry.1) {
+    /// The value of a key whose entry is at a spot of a leaf.
+    pub(super) fn found_in<'s, B: Deref<Target = [u8]>>(
+        &'s self,
+        page: &'s Page<B>,
+        spot: Spot,
+        place: &Place<'_>,
+    ) -> Option<Found<'s>> {
+        let index = spot.index.ok()?;
+        match Stored::of(page.entry(index).1) {
             Stored::Bundle(head) => {
                 let (body, bytes) = self.large(head);
                 let entry = bundle::find(bytes, place.rest?)?;
                 Some(Found::of_bundle(body, entry))
             }
-            alone => Some(self.found_alone(spot.leaf, entry, alone)),
+            alone => Some(self.found_alone((page, spot.leaf), index, alone)),
         }
     }
 
     /// The value of an entry that has one key.
-    fn found_alone<'s>(
+    fn found_alone<'s, B: Deref<Target = [u8]>>(
         &'s self,
-        leaf: Address,
-        (version, entry, at): (u64, &'s [u8], usize),
+        (page, leaf): (&'s Page<B>, Address),
+        index: usize,
         stored: Stored<'s>,
     ) -> Found<'s> {
-        let stored = match stored {
-            Stored::Inline(stored) => stored,
-            Stored::Large(head) | Stored::Bundle(head) => self.large(head).1,
+        let (version, entry) = page.entry(index);
+        let (stored, is_apart) = match stored {
+            Stored::Inline(stored) => (stored, false),
+            Stored::Large(head) | Stored::Bundle(head) => (self.large(head).1, true),
         };
         Found {
             version,
             stored,
             mark: entry[MARK],
-            mark_at: (leaf, at + MARK),
+            mark_at: (leaf, page.value_at(index) + MARK),
+            is_apart,
         }
     }
 
-    /// The value of a key.
-    pub(super) fn find(&self, sight: &Sight, place: &Place<'_>) -> Option<Found<'_>> {
-        self.found_at(self.spot(sight, place.entry()), place)
+    /// Shows the value of a key, or nothing, to `show`, which holds its leaf meanwhile.
+    pub(super) fn find<R>(
+        &self,
+        sight: &Sight,
+        place: &Place<'_>,
+        show: impl FnOnce(Option<&Found<'_>>) -> R,
+    ) -> R {
+        self.find_in(self.leaf(sight, Target::At(place.entry())), place, show)
+    }
+
+    /// The same, of a key of this leaf.
+    pub(super) fn find_in<R>(
+        &self,
+        leaf: Address,
+        place: &Place<'_>,
+        show: impl FnOnce(Option<&Found<'_>>) -> R,
+    ) -> R {
+        let page = self.searched(leaf);
+        let index = page.find(place.entry());
+        show(self.found_in(&page, Spot { leaf, index }, place).as_ref())
     }
 
     /// The entries of a leaf between two keys, the second one excluded.
-    fn range(&self, leaf: Address, from: &[u8], to: &[u8]) -> Range<usize> {
-        let page = self.page(leaf);
+    fn range(page: &Held<'_>, from: &[u8], to: &[u8]) -> Range<usize> {
         let place = |key: &[u8]| {
             if page.low() > key {
                 0
@@ -223,24 +271,23 @@ impl State {
         place(from)..place(to)
     }
 
-    /// Shows the entries of a leaf, in one direction. Keys are without their tree's number.
+    /// Shows entries of a leaf, in one direction. Keys are without their tree's number.
     pub(super) fn show_leaf(
         &self,
-        leaf: Address,
+        (page, leaf): (&Held<'_>, Address),
         range: Range<usize>,
         way: Direction,
         visit: &mut dyn FnMut(&[u8], &Found<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let page = self.page(leaf);
         let prefix = page.prefix_len();
         let mut key = page.low()[..prefix].to_vec();
         let mut step = |index: usize| {
             key.truncate(prefix);
             key.extend_from_slice(page.suffix(index));
-            let entry = self.entry(leaf, index);
-            let stored = Stored::of(entry.1);
+            let stored = Stored::of(page.entry(index).1);
             let Stored::Bundle(head) = stored else {
-                return visit(&key[TREE_BYTES..], &self.found_alone(leaf, entry, stored));
+                let found = self.found_alone((page, leaf), index, stored);
+                return visit(&key[TREE_BYTES..], &found);
             };
             key.pop();
             let common = key.len();
@@ -325,17 +372,17 @@ impl<'f> Scan<'f> {
     ) {
         let Some(next) = self.next.take() else { return };
         let (low, high) = ends(self.tree);
-        let (leaf, range) = match self.way {
-            Direction::Forward => {
-                let leaf = state.leaf(sight, Target::At(&next));
-                (leaf, state.range(leaf, &next, &high))
-            }
-            Direction::Backward => {
-                let leaf = state.leaf(sight, Target::Below(&next));
-                (leaf, state.range(leaf, &low, &next))
-            }
+        let target = match self.way {
+            Direction::Forward => Target::At(&next),
+            Direction::Backward => Target::Below(&next),
         };
-        let shown = state.show_leaf(leaf, range, self.way, &mut |key, found| {
+        let leaf = state.leaf(sight, target);
+        let page = state.searched(leaf);
+        let range = match self.way {
+            Direction::Forward => State::range(&page, &next, &high),
+            Direction::Backward => State::range(&page, &low, &next),
+        };
+        let shown = state.show_leaf((&page, leaf), range, self.way, &mut |key, found| {
             if !self.has_begun && !self.is_within(key) {
                 return ControlFlow::Continue(());
             }
@@ -345,7 +392,6 @@ impl<'f> Scan<'f> {
         if shown.is_break() {
             return;
         }
-        let page = state.page(leaf);
         self.next = match self.way {
             Direction::Forward => page.high().filter(|end| *end < &high[..]),
             Direction::Backward => Some(page.low()).filter(|end| *end > &low[..]),
@@ -359,18 +405,16 @@ impl State {
     /// The keys of the first entries of a tree, with its number, up to `count` of one leaf.
     pub(super) fn first_entries(&self, sight: &Sight, tree: TreeId, count: usize) -> Vec<Vec<u8>> {
         let (low, high) = ends(tree);
-        let mut leaf = self.leaf(sight, Target::At(&low));
-        loop {
-            let page = self.page(leaf);
-            let range = self.range(leaf, &low, &high);
+        let mut next = Some(low.to_vec());
+        while let Some(from) = next.filter(|end| end[..] < high[..]) {
+            let page = self.page(self.leaf(sight, Target::At(&from)));
+            let range = Self::range(&page, &low, &high);
             if !range.is_empty() {
                 return range.take(count).map(|index| page.key(index)).collect();
             }
-            match page.high().filter(|end| *end < &high[..]) {
-                Some(end) => leaf = self.leaf(sight, Target::At(end)),
-                None => return Vec::new(),
-            }
+            next = page.high().map(<[u8]>::to_vec);
         }
+        Vec::new()
     }
 
     /// Picks a key of a tree as `view` sees it, by `random`, and shows it to `read`.
@@ -403,38 +447,39 @@ impl State {
             let child = page.child(first + pick(last.saturating_sub(first) + 1));
             address = self.arrive(sight, child);
         }
-        let range = self.range(address, &low, &high);
-        let at = if range.is_empty() {
-            self.next_leaf_with_keys(sight, tree, address)
-        } else {
-            let index = range.start + pick(range.len());
-            Some((address, index))
+        let (leaf, page, index) = {
+            let page = self.page(address);
+            let range = Self::range(&page, &low, &high);
+            if range.is_empty() {
+                drop(page);
+                match self.next_leaf_with_keys(sight, tree, address) {
+                    Some(near) => near,
+                    None => return read(None),
+                }
+            } else {
+                let index = range.start + pick(range.len());
+                (address, page, index)
+            }
         };
-        let Some((leaf, index)) = at else {
-            return read(None);
-        };
+        let one = index..index + 1;
         let mut entries = 0;
-        let _ = self.show_leaf(leaf, index..index + 1, Direction::Forward, &mut |_, _| {
+        let at = (&page, leaf);
+        let _ = self.show_leaf(at, one.clone(), Direction::Forward, &mut |_, _| {
             entries += 1;
             ControlFlow::Continue(())
         });
         let mut left = pick(entries);
         let (mut read, mut shown) = (Some(read), None);
-        let _ = self.show_leaf(
-            leaf,
-            index..index + 1,
-            Direction::Forward,
-            &mut |key, found| {
-                if left > 0 {
-                    left -= 1;
-                    return ControlFlow::Continue(());
-                }
-                if let Some(read) = read.take() {
-                    shown = Some(read(Some((key, found))));
-                }
-                ControlFlow::Break(())
-            },
-        );
+        let _ = self.show_leaf(at, one, Direction::Forward, &mut |key, found| {
+            if left > 0 {
+                left -= 1;
+                return ControlFlow::Continue(());
+            }
+            if let Some(read) = read.take() {
+                shown = Some(read(Some((key, found))));
+            }
+            ControlFlow::Break(())
+        });
         shown.expect("an entry has a key")
     }
 
@@ -444,23 +489,27 @@ impl State {
         sight: &Sight,
         tree: TreeId,
         near: Address,
-    ) -> Option<(Address, usize)> {
+    ) -> Option<(Address, Held<'_>, usize)> {
         let (low, high) = ends(tree);
-        let mut leaf = near;
-        while let Some(next) = self.page(leaf).high().filter(|end| *end < &high[..]) {
-            leaf = self.leaf(sight, Target::At(next));
-            let range = self.range(leaf, &low, &high);
+        let mut next = self.page(near).high().map(<[u8]>::to_vec);
+        while let Some(from) = next.filter(|end| end[..] < high[..]) {
+            let leaf = self.leaf(sight, Target::At(&from));
+            let page = self.page(leaf);
+            let range = Self::range(&page, &low, &high);
             if !range.is_empty() {
-                return Some((leaf, range.start));
+                return Some((leaf, page, range.start));
             }
+            next = page.high().map(<[u8]>::to_vec);
         }
-        leaf = near;
-        while self.page(leaf).low() > &low[..] {
-            leaf = self.leaf(sight, Target::Below(self.page(leaf).low()));
-            let range = self.range(leaf, &low, &high);
+        let mut end = self.page(near).low().to_vec();
+        while end[..] > low[..] {
+            let leaf = self.leaf(sight, Target::Below(&end));
+            let page = self.page(leaf);
+            let range = Self::range(&page, &low, &high);
             if !range.is_empty() {
-                return Some((leaf, range.end - 1));
+                return Some((leaf, page, range.end - 1));
             }
+            end = page.low().to_vec();
         }
         None
     }
@@ -501,22 +550,46 @@ impl State {
         found
     }
 
-    /// Gives values the marks that their readers left, unless they have changed since.
-    pub(super) fn set_marks(&mut self, marks: Vec<Marked>) {
-        for (key, version, mark) in marks {
-            let (tree, bytes) = key.split_first_chunk().expect("a tree's number");
-            let Some((sight, tree)) = self.present(TreeId(u32::from_be_bytes(*tree))) else {
-                continue;
-            };
-            let found = self.find(sight, &Place::of(Key::new(tree, bytes)));
-            let Some(mark_at) = found
-                .filter(|found| found.version == version)
-                .map(|found| found.mark_at)
-            else {
-                continue;
-            };
-            self.set_mark(mark_at, mark);
+    /// Gives a value the mark that its reader left, unless it has changed since; whether that could
+    /// be done under the latch of its leaf.
+    pub(super) fn leave_mark(&self, (whole, version, mark): &Marked) -> bool {
+        let Some((sight, place)) = self.marked(whole) else {
+            return true;
+        };
+        if place.rest.is_some() {
+            return false;
         }
+        let leaf = self.leaf(sight, Target::At(place.entry()));
+        let mut latch = self.latch(leaf);
+        let page = Page::of_slot(&latch[..]);
+        if let Ok(index) = page.find(place.entry())
+            && page.entry(index).0 == *version
+        {
+            let at = page.value_at(index) + MARK;
+            latch.mark()[at] = *mark;
+        }
+        true
+    }
+
+    /// The same, of any value.
+    pub(super) fn leave_mark_alone(&mut self, marked: &Marked) {
+        let Some((sight, place)) = self.marked(&marked.0) else {
+            return;
+        };
+        let mark_at = self.find(sight, &place, |found| {
+            let same = found.filter(|found| found.version == marked.1);
+            same.map(|found| found.mark_at)
+        });
+        if let Some(mark_at) = mark_at {
+            self.set_mark(mark_at, marked.2);
+        }
+    }
+
+    /// Where a marked value is, if its tree is there.
+    fn marked<'k>(&self, whole: &'k [u8]) -> Option<(&Sight, Place<'k>)> {
+        let (tree, bytes) = whole.split_first_chunk().expect("a tree's number");
+        let (sight, tree) = self.present(TreeId(u32::from_be_bytes(*tree)))?;
+        Some((sight, Place::of(Key::new(tree, bytes))))
     }
 
     pub(super) fn set_mark(&mut self, (address, at): (Address, usize), mark: u8) {

@@ -3,6 +3,8 @@
 //! A change that does not find its room as the page lies fails with [`NoRoom`]; the caller packs
 //! the page anew, or splits it.
 
+use std::ops::Deref;
+
 use pando_memnode::{Address, Bytes, Piece, Sequence};
 
 use super::{
@@ -16,10 +18,28 @@ use crate::SnapshotId;
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
+/// Bytes that can be changed.
+pub(crate) trait Changed: Deref<Target = [u8]> {
+    /// They, for nobody else.
+    fn changed(&mut self) -> &mut [u8];
+}
+
+impl Changed for Bytes {
+    fn changed(&mut self) -> &mut [u8] {
+        Bytes::make_mut(self)
+    }
+}
+
+impl Changed for &mut [u8] {
+    fn changed(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
 /// A page being changed.
 #[derive(Clone, Debug)]
-pub(crate) struct PageEdit {
-    page: Page,
+pub(crate) struct PageEdit<B = Bytes> {
+    page: Page<B>,
     /// What changed since the page was read; `None` if all of it did.
     pieces: Option<Vec<Piece>>,
 }
@@ -52,17 +72,21 @@ impl PageEdit {
     pub(crate) fn pieces(&self) -> Option<&[Piece]> {
         self.pieces.as_deref()
     }
+}
 
-    /// The page's bytes, to be changed in place: nobody else has them.
-    pub(crate) fn in_place<R>(bytes: &mut Bytes, edit: impl FnOnce(&mut Self) -> R) -> R {
-        let mut whole = Self::whole(std::mem::take(bytes));
-        let edited = edit(&mut whole);
-        *bytes = whole.page.bytes;
-        edited
+impl<'b> PageEdit<&'b mut [u8]> {
+    /// A page that is changed where it lies.
+    pub(crate) fn in_place(bytes: &'b mut [u8]) -> Self {
+        Self {
+            page: Page::of_slot(bytes),
+            pieces: None,
+        }
     }
+}
 
+impl<B: Changed> PageEdit<B> {
     fn put(&mut self, at: usize, bytes: &[u8]) {
-        Bytes::make_mut(&mut self.page.bytes)[at..at + bytes.len()].copy_from_slice(bytes);
+        self.page.bytes.changed()[at..at + bytes.len()].copy_from_slice(bytes);
         if let Some(pieces) = &mut self.pieces {
             pieces.push(Piece::Bytes {
                 at: at as u32,
@@ -75,7 +99,7 @@ impl PageEdit {
         if len == 0 {
             return;
         }
-        Bytes::make_mut(&mut self.page.bytes).copy_within(from..from + len, to);
+        self.page.bytes.changed().copy_within(from..from + len, to);
         if let Some(pieces) = &mut self.pieces {
             pieces.push(Piece::Move {
                 from: from as u32,
@@ -217,7 +241,9 @@ impl PageEdit {
             CHILD_CELL_BYTES + suffix
         }
     }
+}
 
+impl PageEdit {
     /// The node, taken apart.
     pub(crate) fn node(&self) -> Node {
         Node::decode(&self.page)

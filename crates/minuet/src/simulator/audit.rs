@@ -335,9 +335,9 @@ pub(crate) fn audit(
     let used = memnodes.iter().flat_map(Memnode::used_slots);
     let used = used.filter(|(slot, _)| slot.0 >= FIXED_SLOTS);
     let mut count = 0;
-    for (_, state) in used {
+    for (_, seen) in used {
         count += 1;
-        if let Some(page) = page::header(&state.bytes) {
+        if let Some(page) = page::header(&seen.state().bytes) {
             is_bounded(&page, &catalog.lines, first_max)?;
         }
     }

@@ -65,5 +65,5 @@ pub(crate) fn retire(
 
 /// Where the bytes of the large value are whose head this is.
 pub(crate) fn body_of(head: &[u8]) -> Option<Address> {
-    (head.len() == HEADER_BYTES).then(|| Page::borrowed(head).body())?
+    (head.len() == HEADER_BYTES).then(|| Page::of_slot(head).body())?
 }

@@ -68,7 +68,9 @@ impl World {
     /// Looks at all slots of a memnode.
     pub(super) fn check_bounds(&mut self, which: usize) -> Result<(), Violation> {
         let used = self.nodes[which].memnode.used_slots();
-        let states: Vec<_> = used.map(|(slot, state)| (slot, state.clone())).collect();
+        let states: Vec<_> = used
+            .map(|(slot, seen)| (slot, seen.state().clone()))
+            .collect();
         self.check_states(which, &states)
     }
 

@@ -1,0 +1,167 @@
+//! Updates that change one leaf alone, under its latch: beside readers, and writers of other leaves.
+
+use pando_engine::{
+    CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion, mark::MARK_MAX,
+};
+
+use super::State;
+use super::change::INLINE_BYTES;
+use super::place::Place;
+use super::session::show;
+use super::value::encode;
+use super::walk::{Found, Spot, Target};
+use crate::page::{Page, PageEdit};
+
+/// What an update does.
+pub(super) enum Change<'d> {
+    Keep,
+    Put(ValueVersion, NewValue<'d>),
+    /// Whether the version is remembered.
+    Remove(ValueVersion, bool),
+}
+
+/// A change of more than a leaf, for whoever is alone.
+#[derive(Debug)]
+pub(super) struct BeyondLeaf;
+
+/// Lets `decide` decide on what was found of a key whose last version is `last`. Also returns the
+/// mark that it left, if another.
+pub(super) fn choose<'d>(
+    clock: &EpochClock,
+    found: Option<&Found<'_>>,
+    last: Option<ValueVersion>,
+    decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+) -> (Change<'d>, Option<u8>) {
+    show(found, |old| match decide(old) {
+        Decision::Keep => Change::Keep,
+        Decision::Remove => match old {
+            None => Change::Keep,
+            Some(old) => match clock.forget(old.version) {
+                Some(version) => Change::Remove(version, false),
+                None => Change::Remove(clock.draw(last), true),
+            },
+        },
+        Decision::Write(new) => {
+            new.body.check();
+            Change::Put(clock.draw(last), new)
+        }
+    })
+}
+
+/// Writes a value that a key gets.
+pub(super) fn encode_new(stored: &mut Vec<u8>, version: ValueVersion, new: &NewValue<'_>) {
+    stored.clear();
+    encode(stored, &new.view(version), new.mark.min(MARK_MAX));
+}
+
+impl State {
+    /// The version that a key has now, as a value or as a removed one.
+    pub(super) fn last_version(
+        &self,
+        found: Option<&Found<'_>>,
+        key: Key<'_>,
+    ) -> Option<ValueVersion> {
+        match found {
+            Some(found) => Some(ValueVersion::from_bits(found.version)),
+            None => self.graves.version(key),
+        }
+    }
+
+    /// Keeps counts, graves and images right when a key that `was` of this version and length is
+    /// there or not. Of a removed one, `remembered` is the version. The caller has the latch of its
+    /// leaf, or is alone.
+    pub(super) fn book(
+        &self,
+        key: Key<'_>,
+        was: Option<(u64, usize)>,
+        is_there: bool,
+        remembered: Option<ValueVersion>,
+    ) {
+        self.count(
+            key.tree,
+            is_there && was.is_none(),
+            !is_there && was.is_some(),
+        );
+        if is_there {
+            self.graves.rise(key);
+        } else if let Some(version) = remembered {
+            self.graves.bury(key, version);
+        }
+        if let Some((version, bytes)) = was {
+            self.note_image(ValueVersion::from_bits(version), key.bytes.len() + bytes);
+        }
+    }
+
+    /// Updates a key, if what is decided is a change of its leaf alone; returns the version drawn,
+    /// if any. Otherwise nothing has changed, and `decide` may have run.
+    pub(super) fn update_in_leaf<'d, H: CommitHook>(
+        &self,
+        (clock, key): (&EpochClock, Key<'_>),
+        stored: &mut Vec<u8>,
+        hook: &mut H,
+        decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, BeyondLeaf> {
+        // Whoever is alone knows what to do with a tree that is not there.
+        let seat = self.seat(key.tree).ok_or(BeyondLeaf)?;
+        let place = Place::of(Key::new(seat.base, key.bytes));
+        if place.rest.is_some() {
+            return Err(BeyondLeaf);
+        }
+        let tip = self.tip_at(seat);
+        let leaf = self.leaf(tip, Target::At(place.entry()));
+        let mut latch = self.latch(leaf);
+        let page = Page::of_slot(&latch[..]);
+        if page.created() != tip.view.snapshot() {
+            return Err(BeyondLeaf);
+        }
+        let index = page.find(place.entry());
+        let found = self.found_in(&page, Spot { leaf, index }, &place);
+        if found.is_some_and(|found| found.is_apart) {
+            return Err(BeyondLeaf);
+        }
+        let last = self.last_version(found.as_ref(), key);
+        let (change, mark) = choose(clock, found.as_ref(), last, decide);
+        let (version, new) = match &change {
+            Change::Keep => {
+                if let (Some(mark), Some(found)) = (mark, found) {
+                    let (_, at) = found.mark_at;
+                    latch.mark()[at] = mark;
+                }
+                return Ok(None);
+            }
+            Change::Put(version, new) => {
+                encode_new(stored, *version, new);
+                let suffix = place.entry().len() - page.prefix_len();
+                let fits = page.has_room(index, suffix, stored.len());
+                if stored.len() > INLINE_BYTES || !fits {
+                    return Err(BeyondLeaf);
+                }
+                (*version, Some(new.view(*version)))
+            }
+            Change::Remove(_, _) if page.is_small() => return Err(BeyondLeaf),
+            Change::Remove(version, _) => (*version, None),
+        };
+        // Nothing can fail from here on, and the old value is still where it was.
+        show(found.as_ref(), |old| {
+            hook.committed(key, old, new, version);
+        });
+        let was = found.map(|found| (found.version, found.stored.len()));
+        let mut edit = PageEdit::in_place(latch.edit());
+        match (&change, index) {
+            (Change::Put(..), Ok(index)) => edit.set_entry(index, version.to_bits(), stored),
+            (Change::Put(..), Err(index)) => {
+                edit.insert_entry(index, place.entry(), version.to_bits(), stored)
+            }
+            (_, index) => {
+                edit.remove(index.expect("a removed key was there"));
+                edit.raise_floor(version.to_bits());
+                Ok(())
+            }
+        }
+        .expect("there is room");
+        let is_remembered = matches!(change, Change::Remove(_, true));
+        self.book(key, was, new.is_some(), is_remembered.then_some(version));
+        drop(latch);
+        Ok(Some(version))
+    }
+}
