@@ -19,7 +19,7 @@ impl WideRow {
     pub(in crate::value) fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
         let mut rest = columns;
         while !rest.is_empty() {
-            // As many as make few new leaves (DW2).
+            // As many as make few new leaves (DW2 interior-children).
             let (mut count, mut bytes) = (0, 0);
             let next = |count: usize| match end {
                 End::First => rest.len().checked_sub(count + 1),
