@@ -13,17 +13,17 @@
 //! | `used` | `open`, never lowered | `Relaxed`, then the turnstile is passed | the taker of all |
 //!
 //! Invariants:
-//! - **G1 all-exclude-one** The holder of all gates runs alone among gate holders: every holder of a
-//!   single gate holds one of them.
+//! - **G1 all-exclude-one** The holder of all gates runs alone among gate holders: every holder of
+//!   a single gate holds one of them.
 //! - **G2 gates-in-order** Gates are taken in index order by one taker at a time (the turnstile),
 //!   and a session waits for nothing while it holds its own, so there is no cycle of waits.
 //! - **G3** A session that sees `waiting` queues behind the turnstile, so a taker waits for at most
 //!   one batch per session, or one request of a batch that takes long (G5). A stale reading costs
 //!   fairness for one batch, never exclusion, so `Relaxed` is enough.
 //! - **G4 entered-is-used** A gate that is entered is below `used`: a taker of all saw the higher
-//!   `used` if it reached the turnstile after `open` had passed it, and was done if before. So there
-//!   are only as many gates to take as sessions were ever open at a time, not as many as there could
-//!   be.
+//!   `used` if it reached the turnstile after `open` had passed it, and was done if before. So
+//!   there are only as many gates to take as sessions were ever open at a time, not as many as
+//!   there could be.
 //! - **G5** A thread that holds one gate or all for long asks [`Gates::are_wanted`] from time to
 //!   time and releases them. A stale answer costs a moment, so `Relaxed` is enough.
 //!

@@ -1,4 +1,4 @@
-//! Updates that change one leaf alone, under its latch: beside readers, and writers of other leaves.
+//! Updates that change one leaf alone, under its latch, beside readers and writers of other leaves.
 
 use pando_engine::{
     CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion, mark::MARK_MAX,

@@ -2,8 +2,8 @@
 //! discretionary copies once there are branches (MF2 forwarders-lead-on).
 //!
 //! An inner node is read as it lies, a leaf under its latch. What is found in a leaf stays there
-//! for as long as its page is held, or nobody else is inside. Nobody holds two (SL2
-//! latches-innermost).
+//! for as long as its page is held, or nobody else is inside. Nobody holds two
+//! (SL2 latches-innermost).
 
 use std::ops::{Bound, ControlFlow, Deref, Range};
 

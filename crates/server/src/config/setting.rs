@@ -763,15 +763,25 @@ pub(super) fn has_log(config: &Config) -> bool {
     !config.without_log && config.durability != Durability::None
 }
 
-static DURABILITIES: [&str; Durability::ALL.len()] = {
-    let mut names = [""; Durability::ALL.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = Durability::ALL[index].name();
-        index += 1;
-    }
-    names
-};
+/// The names of all values of an enumeration.
+macro_rules! names {
+    ($names:ident, $kind:ty) => {
+        static $names: [&str; <$kind>::ALL.len()] = {
+            let mut names = [""; <$kind>::ALL.len()];
+            let mut index = 0;
+            while index < names.len() {
+                names[index] = <$kind>::ALL[index].name();
+                index += 1;
+            }
+            names
+        };
+    };
+}
+
+names!(DURABILITIES, Durability);
+names!(ENGINES, EngineKind);
+names!(FILE_MEDIA, FileMedium);
+names!(LOG_LEVELS, LogLevel);
 
 /// In Redis' order.
 static EVICTION_POLICIES: [&str; EvictionPolicy::ALL.len()] = [
@@ -784,33 +794,3 @@ static EVICTION_POLICIES: [&str; EvictionPolicy::ALL.len()] = [
     EvictionPolicy::AllKeysRandom.name(),
     EvictionPolicy::NoEviction.name(),
 ];
-
-static ENGINES: [&str; EngineKind::ALL.len()] = {
-    let mut names = [""; EngineKind::ALL.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = EngineKind::ALL[index].name();
-        index += 1;
-    }
-    names
-};
-
-static FILE_MEDIA: [&str; FileMedium::ALL.len()] = {
-    let mut names = [""; FileMedium::ALL.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = FileMedium::ALL[index].name();
-        index += 1;
-    }
-    names
-};
-
-static LOG_LEVELS: [&str; LogLevel::ALL.len()] = {
-    let mut names = [""; LogLevel::ALL.len()];
-    let mut index = 0;
-    while index < names.len() {
-        names[index] = LogLevel::ALL[index].name();
-        index += 1;
-    }
-    names
-};
