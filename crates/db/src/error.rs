@@ -431,8 +431,8 @@ pub enum CommandError {
     SketchNotSparse,
     #[error("ERR The specified key does not exist")]
     NoSketchThere,
-    #[error("ERR Unknown PFDEBUG subcommand '{subcommand}'")]
-    PfdebugSubcommand { subcommand: String },
+    #[error("ERR Unknown PFDEBUG subcommand '{}'", subcommand.escape_ascii())]
+    PfdebugSubcommand { subcommand: Box<[u8]> },
 
     // Bitmaps.
     #[error("ERR bit offset is not an integer or out of range")]
@@ -516,24 +516,41 @@ fn without_err(error: &CommandError) -> String {
     text.strip_prefix("ERR ").unwrap_or(&text).to_owned()
 }
 
+/// What an error shows of a client's word: as in Redis, up to a byte 0.
+fn shown(word: &[u8]) -> &[u8] {
+    let end = word.iter().position(|byte| *byte == 0);
+    &word[..end.unwrap_or(word.len())]
+}
+
 impl CommandError {
     /// The error of a group that is not there, in these words.
     pub(crate) fn no_group(words: &[&[u8]]) -> Self {
-        // As in Redis, names are shown up to a byte 0.
-        let shown = words.iter().map(|word| {
-            let end = word.iter().position(|byte| *byte == 0);
-            &word[..end.unwrap_or(word.len())]
-        });
+        let shown = words.iter().map(|word| shown(word));
         Self::NoGroup {
             what: shown.flatten().copied().collect(),
         }
+    }
+
+    /// The error's text, with this word of it as it came.
+    fn repeating(&self, word: &[u8]) -> Vec<u8> {
+        let (text, escaped) = (self.to_string(), word.escape_ascii().to_string());
+        let (before, behind) = text.split_once(&*escaped).unwrap_or((&text, ""));
+        [before.as_bytes(), shown(word), behind.as_bytes()].concat()
     }
 
     /// The error as a client reads it: parts of a request are repeated byte for byte.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         match self {
-            Self::UnsupportedOption { option } => [b"ERR Unsupported option ", &**option].concat(),
+            Self::UnsupportedOption { option: word }
+            | Self::UnknownArgument { argument: word }
+            | Self::SubcommandSyntax {
+                subcommand: word, ..
+            }
+            | Self::ClaimOption { option: word }
+            | Self::NoCentre { name: word }
+            | Self::NoShape { name: word }
+            | Self::PfdebugSubcommand { subcommand: word } => self.repeating(word),
             Self::NoGroup { what } => [b"NOGROUP ", &**what].concat(),
             Self::InnerRequest { text } => text.to_vec(),
             other => other.to_string().into_bytes(),

@@ -225,7 +225,7 @@ fn pfdebug(keyspace: &mut Keyspace<'_>, request: Request<'_>, reply: &mut Reply<
         } else if request.is(1, "TODENSE") {
             Ok((made_dense()?, Shown::Converted(form == Form::Sparse)))
         } else {
-            let subcommand = String::from_utf8_lossy(request.arg(1)).into_owned();
+            let subcommand = request.arg(1).into();
             Err(CommandError::PfdebugSubcommand { subcommand })
         }
     })?;

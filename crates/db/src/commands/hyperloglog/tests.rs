@@ -136,6 +136,8 @@ fn what_is_no_sketch_is_refused() {
         ("PFADD h a", ":1"),
         ("PFDEBUG NONE h", "-ERR Unknown PFDEBUG subcommand 'NONE'"),
     ]);
+    let shown = shell.run([&b"PFDEBUG"[..], b"\xff\0x", b"h"]);
+    assert_eq!(shown, b"-ERR Unknown PFDEBUG subcommand '\xff'\r\n");
     let header = b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80";
     let runs: [&[u8]; 4] = [b"", b"\x7f", b"\x7f\xfe", b"\x7f\xff\x00"];
     for runs in runs {

@@ -33,9 +33,7 @@ impl Conditions {
                 _ if request.is(index, "GT") => &mut conditions.greater,
                 _ if request.is(index, "LT") => &mut conditions.less,
                 _ => {
-                    // Redis shows it up to a NUL.
-                    let shown = option.split(|byte| *byte == 0).next().unwrap_or_default();
-                    let option = shown.into();
+                    let option = option.into();
                     return Err(CommandError::UnsupportedOption { option });
                 }
             };

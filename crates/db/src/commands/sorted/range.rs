@@ -44,16 +44,18 @@ pub(super) enum Span<'a> {
     Members(Edge<'a>, Edge<'a>),
 }
 
-/// A score as a bound, `(` in front of it if it is left out itself.
+/// A score as a bound, `(` in front of it if it is left out itself. As in Redis, it ends at a byte
+/// 0, there may be space in front of the number, and nothing at all is 0.
 fn score_edge(text: &[u8]) -> Result<(f64, bool), CommandError> {
-    let (digits, excluded) = match text {
+    let end = text.iter().position(|byte| *byte == 0);
+    let (digits, excluded) = match &text[..end.unwrap_or(text.len())] {
         [b'(', digits @ ..] => (digits, true),
         digits => (digits, false),
     };
-    let digits = digits.trim_ascii_start();
     if digits.is_empty() {
         return Ok((0.0, excluded));
     }
+    let digits = digits.trim_ascii_start();
     // A bound may be out of the range of doubles; a score may not.
     let beyond = || {
         let text = std::str::from_utf8(digits).ok()?;

@@ -98,6 +98,8 @@ fn ranges_are_by_rank_score_or_member() {
         ("ZRANGE z 0 1 LIMIT 0 1", LIMIT_BY_RANK),
         ("ZRANGE z [a [b BYLEX WITHSCORES", SCORES_BY_MEMBER),
         ("ZRANGE z a b BYSCORE", "-ERR min or max is not a float"),
+        ("ZCOUNT z \" \" 2", "-ERR min or max is not a float"),
+        ("ZCOUNT z 2 \"( \"", "-ERR min or max is not a float"),
         (
             "ZRANGE z a b BYLEX",
             "-ERR min or max not valid string range item",

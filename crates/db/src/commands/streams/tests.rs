@@ -180,7 +180,10 @@ fn groups_deliver_and_await_acknowledgement() {
         ("XCLAIM s g d 0 1 2 3", "*1 *2 $3 2-0 *2 $1 a $1 2"),
         ("XPENDING s g - + 10", "*1 *4 $3 2-0 $1 d :0 :3"),
         ("XCLAIM s g d 0 3 FORCE JUSTID IDLE 50", "*1 $3 3-0"),
-        ("XCLAIM s g d 0 3 x", "-ERR Unrecognized XCLAIM option 'x'"),
+        (
+            "XCLAIM s g d 0 3 \"it's\"",
+            "-ERR Unrecognized XCLAIM option 'it's'",
+        ),
         ("XAUTOCLAIM s g e 10 - JUSTID", "*3 $3 0-0 *1 $3 3-0 *0"),
         ("XDEL s 2", ":1"),
         ("XAUTOCLAIM s g e 0 0 COUNT 1", "*3 $3 3-0 *0 *1 $3 2-0"),
