@@ -39,6 +39,7 @@
 
 mod failover;
 mod feed;
+mod inbox;
 mod link;
 
 use std::net::{Shutdown, TcpStream};
