@@ -39,7 +39,6 @@
 
 mod failover;
 mod feed;
-mod inbox;
 mod link;
 
 use std::net::{Shutdown, TcpStream};
