@@ -229,11 +229,6 @@ impl Pmem for Mapped {
     }
 
     #[inline]
-    fn prefetch(&self, at: Offset, length: usize) {
-        self.region.prefetch(at, length);
-    }
-
-    #[inline]
     fn store(&self, at: Offset, word: u64) {
         self.region.store(at, word);
     }
@@ -254,10 +249,10 @@ impl Pmem for Mapped {
     }
 
     #[inline]
-    fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
+    fn hint(&self, at: Offset) -> Option<&AtomicU32> {
         self.protector
             .lets_readers_write()
-            .then(|| self.region.halves(at))
+            .then(|| self.region.half(at))
     }
 
     #[inline]
@@ -284,9 +279,6 @@ impl Pmem for Mapped {
     fn expect_writes(&self, at: Offset, length: usize) {
         self.region.check(at, length);
         self.mapping.populate(at.get(), length);
-        if self.medium == Medium::SharedMemory {
-            self.mapping.join_pages(at.get(), length);
-        }
     }
 
     #[inline]
