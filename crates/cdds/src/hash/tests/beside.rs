@@ -151,6 +151,8 @@ impl World {
 /// A writer and two readers, which read so many times, or until the writer is done.
 fn history(seed: u64, operations: usize, reads: Option<usize>, fault: Option<Fault>) {
     canary::plant(fault);
+    // The pool's identity, which keys are hashed with, is drawn from it.
+    fastrand::seed(seed);
     let world = Arc::new(World {
         histories: (0..KEYS).map(|_| Default::default()).collect(),
         snapshots: Mutex::default(),
@@ -297,9 +299,10 @@ mod schedules {
         run(PctScheduler::new_from_seed(SEED, 4, schedules()), None);
     }
 
-    /// Which check sees it first depends on the schedule.
+    /// Which check sees it first depends on the schedule. The rarest was seen in about one of ten
+    /// thousand.
     fn caught(fault: Fault) {
-        run(PctScheduler::new_from_seed(SEED, 4, 20_000), Some(fault));
+        run(PctScheduler::new_from_seed(SEED, 4, 400_000), Some(fault));
     }
 
     #[test]
