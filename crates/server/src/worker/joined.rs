@@ -53,14 +53,16 @@ impl JointUpdate {
         (entries, ranges): (&[Entry], &[ArgumentRange]),
         bytes: &[u8],
     ) -> bool {
-        let [Some(first), Some(second)] = [next, next + 1].map(|at| entries.get(at)) else {
-            return false;
-        };
-        next >= self.looked_until
-            && is_joinable(first)
-            && is_joinable(second)
-            && first.segment == second.segment
-            && first.request(ranges, bytes).arg(1) == second.request(ranges, bytes).arg(1)
+        let key = |entry: &Entry| entry.request(ranges, bytes).arg(1);
+        self.neighbours(next, entries)
+            .is_some_and(|[one, other]| one.segment == other.segment && key(one) == key(other))
+    }
+
+    /// The entry at `next` and its neighbour, if they may be joined and were not looked at yet.
+    #[inline]
+    fn neighbours<'e>(&self, next: usize, entries: &'e [Entry]) -> Option<[&'e Entry; 2]> {
+        let both = [entries.get(next)?, entries.get(next + 1)?];
+        (next >= self.looked_until && both.into_iter().all(is_joinable)).then_some(both)
     }
 
     /// Carries out the requests from `next` on together, as far as they can be.
@@ -73,11 +75,7 @@ impl JointUpdate {
         (connections, holding): (&Connections, &Holding),
         settings: &Settings,
     ) {
-        if next >= self.looked_until
-            && let [Some(first), Some(second)] = [next, next + 1].map(|at| batch.entries.get(at))
-            && is_joinable(first)
-            && is_joinable(second)
-        {
+        if self.neighbours(next, batch.entries).is_some() {
             self.look_ahead(next, turn, batch, (connections, holding), settings);
         }
     }
