@@ -11,12 +11,12 @@
 //! - **CC2 ends-with-parent** What a node that was copied refers to is as it was for views before;
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
-use pando_engine::mark::with_mark;
 use pando_pmem::{Offset, Pmem, Purpose, Writes};
 
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
 use crate::record::{self, Record};
+use crate::shared::Look;
 use crate::tree::{Error, Tree};
 
 /// A node on the way down, and the slot of the child that was taken; of the leaf none.
@@ -24,6 +24,12 @@ use crate::tree::{Error, Tree};
 pub(crate) struct Step {
     pub(crate) node: Offset,
     pub(crate) slot: u64,
+}
+
+impl Step {
+    pub(crate) fn new(node: Offset, slot: u64) -> Self {
+        Self { node, slot }
+    }
 }
 
 /// What is to happen in one node.
@@ -96,7 +102,7 @@ impl<M: Pmem> Tree<M> {
         self.begin()?;
         let _window = Writes::new(self.pool.memory());
         let take = |bytes| self.allocator.allocate_for(purpose, bytes, self.open);
-        let record = record::make(&self.pool, take, (key, value), with_mark(0, mark))?;
+        let record = record::make(&self.pool, take, (key, value), mark)?;
         let mut work = self.work();
         if purpose == Purpose::Removal {
             work.purpose = purpose;
@@ -182,25 +188,14 @@ impl<M: Pmem> Tree<M> {
 
     /// The way from the anchor to the key's leaf.
     pub(crate) fn descend(&self, key: &[u8]) -> Option<Vec<Step>> {
-        let view = self.present();
-        let mut node = self.anchor();
-        let mut found = node.seen(view).next()?;
         let mut path = Vec::new();
-        loop {
-            path.push(Step {
-                node: node.at,
-                slot: found.slot,
-            });
-            node = self.node(found.entry.child);
-            if node.is_leaf() {
-                path.push(Step {
-                    node: node.at,
-                    slot: 0,
-                });
-                return Some(path);
+        let leaf = self.shared.leaf_of(key, Look::ALONE, |step: Step| {
+            if step.node == self.shared.anchor {
+                path.clear();
             }
-            found = node.child_for(key, view)?;
-        }
+            path.push(step);
+        });
+        leaf.map(|_| path)
     }
 
     /// Fewest live entries of a node that is not the root.
@@ -229,7 +224,7 @@ impl<M: Pmem> Tree<M> {
             };
             if is_root && !node.is_leaf() && after == 1 {
                 let only = self.after(node, &edit).remove(0);
-                work.freed.push(node.at);
+                self.leaves(node, work);
                 work.freed
                     .extend((!only.record.is_none()).then_some(only.record));
                 edit = Edit {
@@ -272,7 +267,7 @@ impl<M: Pmem> Tree<M> {
         if slots.len() < edit.begins.len() {
             return false;
         }
-        work.held.mark(node.at);
+        self.mark(node, work);
         for (slot, entry) in slots.into_iter().zip(&edit.begins) {
             node.begin(slot, *entry, self.open);
         }
@@ -280,6 +275,22 @@ impl<M: Pmem> Tree<M> {
             node.end(*slot, self.open);
         }
         true
+    }
+
+    /// Before a node changes, or one that is no leaf leaves the tree.
+    fn mark(&self, node: Node<'_, M>, work: &mut Work<'_>) {
+        work.held.mark(node.at);
+        if !node.is_leaf() {
+            self.shared.frames.clear(node.at);
+        }
+    }
+
+    /// A node leaves the tree (CF3 gone-cleared).
+    fn leaves(&self, node: Node<'_, M>, work: &mut Work<'_>) {
+        work.freed.push(node.at);
+        if !node.is_leaf() {
+            self.mark(node, work);
+        }
     }
 
     fn anchor_begins(&self, root: Entry, work: &mut Work<'_>) {
@@ -309,12 +320,12 @@ impl<M: Pmem> Tree<M> {
         let place = siblings.iter().position(|found| found.slot == above.slot);
         let place = place.expect("the parent has the node");
         let mut entries = self.after(node, edit);
-        work.freed.push(node.at);
+        self.leaves(node, work);
         let mut gone: Vec<Found> = vec![siblings[place]];
         if let Some(sibling) = sibling(&siblings, place).filter(|_| is_short) {
             let other = self.node(sibling.entry.child);
             entries.extend(other.seen(self.present()).map(|found| found.entry));
-            work.freed.push(other.at);
+            self.leaves(other, work);
             gone.push(sibling);
             gone.sort_by(|a, b| parent.order(a.entry, b.entry));
         }
@@ -329,7 +340,7 @@ impl<M: Pmem> Tree<M> {
         let separators = gone[1..].iter().map(|found| found.entry.record);
         work.freed.extend(separators);
         let mut begins = Vec::new();
-        for part in self.spread(&entries) {
+        for part in self.spread(node.level, &entries, edit) {
             let child = self.make_node(node.level, part, work)?;
             begins.push(if begins.is_empty() {
                 Entry { child, ..lowest }
@@ -341,11 +352,35 @@ impl<M: Pmem> Tree<M> {
         Ok(Edit { ends, begins })
     }
 
-    /// The parts that become nodes: one, or two if they are more than 4/5 of one.
-    fn spread<'e>(&self, entries: &'e [Entry]) -> impl Iterator<Item = &'e [Entry]> {
+    /// The parts that become nodes: one, or two if they are more than 4/5 of one. Where the node
+    /// grew at its end, or at that of the keys with these first four bytes (a tree of an engine),
+    /// keys most likely come in ascending order: the first part, to which none would come, is then
+    /// 4/5 of a node, and the second has what is left, but no fewer than it must.
+    fn spread<'e>(
+        &self,
+        level: u64,
+        entries: &'e [Entry],
+        edit: &Edit,
+    ) -> impl Iterator<Item = &'e [Entry]> {
         let in_one = 4 * (self.slots / 5).max(1) as usize;
         let count = if entries.len() > in_one { 2 } else { 1 };
-        let (first, second) = entries.split_at(entries.len().div_ceil(count));
+        let even = entries.len().div_ceil(count);
+        let family = |entry: &Entry| entry.prefix >> 32;
+        let grew_at_end = || {
+            let newest = edit
+                .begins
+                .last()
+                .filter(|_| edit.begins.len() > edit.ends.len())?;
+            let place = entries.iter().rposition(|entry| entry == newest)?;
+            let next = entries.get(place + 1);
+            Some(next.is_none_or(|next| family(next) != family(newest)))
+        };
+        let cut = if count == 2 && grew_at_end() == Some(true) {
+            in_one.min(entries.len() - self.least(level)).max(even)
+        } else {
+            even
+        };
+        let (first, second) = entries.split_at(cut);
         [first, second].into_iter().take(count)
     }
 

@@ -6,7 +6,8 @@ use pando_pmem::{BlockState, Offset, Pmem};
 use pando_sync::LogEpoch;
 use thiserror::Error;
 
-use crate::node::{ANCHOR, Entry, Node, View};
+use crate::frame::Way;
+use crate::node::{ANCHOR, Entry, Found, Node, Probe, View};
 use crate::record::Record;
 use crate::tree::{ANCHOR_SLOTS, Tree};
 
@@ -74,6 +75,12 @@ pub enum Disorder {
     #[error("block {at} is taken and not reachable")]
     Leaked {
         /// The block.
+        at: Offset,
+    },
+    /// What DRAM has of a node is not what the node has.
+    #[error("the frame of the node at {at} is not the node")]
+    Frame {
+        /// The node.
         at: Offset,
     },
     /// Two entries of one view share a block.
@@ -230,6 +237,9 @@ impl<'t, M: Pmem> Walk<'t, M> {
         if !entries.is_sorted_by(ascend) || !entries.iter().all(in_range) {
             return Err(Disorder::Keys { at });
         }
+        if self.view == self.tree.present() && !node.is_leaf() {
+            self.frame(node, &found)?;
+        }
         for (index, entry) in entries.iter().enumerate() {
             if !entry.record.is_none() {
                 self.blocks.add(entry.record)?;
@@ -240,7 +250,7 @@ impl<'t, M: Pmem> Walk<'t, M> {
                 let by_key = if node.is_leaf() {
                     node.find(record.key(), self.view)
                 } else {
-                    node.child_for(record.key(), self.view)
+                    node.child_for(&Probe::new(record.key()), self.view)
                 };
                 if by_key.is_none_or(|by_key| by_key.slot != found[index].slot) {
                     return Err(Disorder::Unfindable { at });
@@ -262,5 +272,23 @@ impl<'t, M: Pmem> Walk<'t, M> {
             self.node(child, (*entry, below), false)?;
         }
         Ok(())
+    }
+
+    /// The frame of a node says the same, if there is one.
+    fn frame(&self, node: Node<'t, M>, found: &[Found]) -> Result<(), Disorder> {
+        let Some(frame) = self.tree.shared.frames.of(node.at) else {
+            return Ok(());
+        };
+        let way = |found: &Found| Way {
+            slot: found.slot,
+            child: found.entry.child,
+        };
+        let finds = |found: &Found| {
+            let key = node.key_of(found.slot).unwrap_or_default();
+            let found_way = frame.find(&Probe::new(key), |slot| node.key_of(slot));
+            found.entry.record.is_none() || found_way == Some(way(found))
+        };
+        let same = frame.ways().eq(found.iter().map(way)) && found.iter().all(finds);
+        same.then_some(()).ok_or(Disorder::Frame { at: node.at })
     }
 }

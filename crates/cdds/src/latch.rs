@@ -62,7 +62,7 @@ impl Latches {
     #[inline]
     pub(crate) fn watch(&self, at: Offset) -> Watch<'_> {
         let latch = &self.0[Self::index(at)];
-        Watch(Some((latch, latch.stable())))
+        Watch::of(latch, latch.stable())
     }
 }
 
@@ -70,9 +70,15 @@ impl Latches {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch<'l>(Option<(&'l VersionLock, NodeVersion)>);
 
-impl Watch<'_> {
+impl<'l> Watch<'l> {
     /// Of a node that nobody changes, or that is read at a snapshot (CL4 past-stands).
     pub(crate) const STILL: Self = Self(None);
+
+    /// Of what a lock guards, since it had this version.
+    #[inline]
+    pub(crate) fn of(lock: &'l VersionLock, version: NodeVersion) -> Self {
+        Self(Some((lock, version)))
+    }
 
     /// Whether everything loaded since it began is of one state (CL1 marked-before).
     #[inline]

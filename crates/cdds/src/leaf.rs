@@ -24,13 +24,14 @@
 //! - **CX5 shown-between** Readers wait for the latch only while it is marked: from the first store
 //!   to the leaf to the last one. Who holds it may look at the tree as a reader before and after.
 
-use pando_engine::mark::with_mark;
 use pando_pmem::{Offset, Pmem, Purpose, Writes};
 use pando_sync::LogEpoch;
 
+use crate::ahead::Spot;
 use crate::latch::Latched;
-use crate::node::{Entry, Found, Node};
+use crate::node::{Entry, Found, Node, View, fingerprint_of};
 use crate::record::{self, Record};
+use crate::shared::{Look, whole};
 use crate::tree::{Error, Tree};
 
 /// Whether a leaf could be changed by itself.
@@ -46,9 +47,11 @@ pub(crate) enum Done {
 pub(crate) struct Leaf<'t, M> {
     tree: &'t Tree<M>,
     node: Node<'t, M>,
-    is_root: bool,
     latch: Latched<'t>,
-    found: Option<Found>,
+    /// That of the key.
+    fingerprint: u8,
+    /// Where the key is, and its record as it was found.
+    found: Option<(Found, Record<'t>)>,
 }
 
 impl<M: Pmem> Tree<M> {
@@ -57,22 +60,22 @@ impl<M: Pmem> Tree<M> {
         self.has_begun() && epoch <= self.open
     }
 
-    /// Latches the leaf of a key and looks for it; none in an empty tree. The caller has no other
-    /// latch (CX3 one-latch).
-    pub(crate) fn latch(&self, key: &[u8]) -> Option<Leaf<'_, M>> {
-        let view = self.present();
-        let root = self.anchor().seen(view).next()?;
-        let mut node = self.node(root.entry.child);
-        let is_root = node.is_leaf();
-        while !node.is_leaf() {
-            node = self.node(node.child_for(key, view)?.entry.child);
-        }
+    /// Latches the leaf of a key, where its spot says if it has one, and looks for it; none in an
+    /// empty tree. The caller has no other latch (CX3 one-latch).
+    pub(crate) fn latch(&self, key: &[u8], spot: Option<&Spot>) -> Option<Leaf<'_, M>> {
+        // CX1 inner-stands: nobody changes what it goes through.
+        let ahead = spot.and_then(|spot| self.shared.leaf_at(spot, Look::ALONE));
+        let node = match ahead {
+            Some(leaf) => leaf,
+            None => self.shared.leaf_of(key, Look::ALONE, |_| ())?,
+        };
+        let fingerprint = spot.map_or_else(|| fingerprint_of(key), |spot| spot.fingerprint);
         let latch = self.shared.latches.latch(node.at);
         Some(Leaf {
             tree: self,
             node,
-            is_root,
-            found: node.find(key, view),
+            fingerprint,
+            found: node.find_with(key, fingerprint, View::PRESENT),
             latch,
         })
     }
@@ -81,44 +84,48 @@ impl<M: Pmem> Tree<M> {
 impl<'t, M: Pmem> Leaf<'t, M> {
     /// The key's record, if it is there and whole.
     pub(crate) fn record(&self) -> Result<Option<Record<'t>>, Error> {
-        let found = self.found.map(|found| self.tree.record(found.entry));
-        found.transpose()
+        self.found.map(|(_, record)| whole(record)).transpose()
     }
 
     /// Puts a value; `key` is the one that the leaf was latched for.
     pub(crate) fn put(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<Done, Error> {
         Tree::<M>::check_lengths(key, value)?;
         let tree = self.tree;
+        let there = self.found.map(|(found, _)| found);
         let began_now = |found: &Found| self.node.span(found.slot).start == tree.open.0;
-        let replaced = self.found.filter(began_now);
+        let replaced = there.filter(began_now);
         let slot = match replaced {
             Some(found) => Some(found.slot),
-            None => self.free_slot(key),
+            None => self.free_slot(),
         };
         let Some(slot) = slot else {
             return Ok(Done::NeedsTree);
         };
+        if let Some(found) = there {
+            tree.allocator.expect_free(found.entry.record);
+        }
         let _window = Writes::new(tree.pool.memory());
         let take = |bytes| {
             tree.allocator
                 .allocate_for(Purpose::Growth, bytes, tree.open)
         };
-        let made = record::make(&tree.pool, take, (key, value), with_mark(0, mark));
+        let made = record::make(&tree.pool, take, (key, value), mark);
         let Ok(record) = made else {
             // Where there is no room, it takes more to say so.
             return Ok(Done::NeedsTree);
         };
-        let old = self.found.map(|found| found.entry.record);
+        let old = there.map(|found| found.entry.record);
         let begun = Entry::of_key(key, record);
         self.latch.mark();
         match replaced {
             Some(_) => self.node.replace(slot, record),
-            None => self.node.begin(slot, begun, tree.open),
+            None => (self.node).begin_key(slot, begun, self.fingerprint, tree.open),
         }
-        if let Some(found) = self.found.filter(|_| replaced.is_none()) {
+        if let Some(found) = there.filter(|_| replaced.is_none()) {
             self.node.end(found.slot, tree.open);
         }
-        self.found = Some(Found { slot, entry: begun });
+        let record = Record::at(&tree.pool, record);
+        self.found = record.map(|record| (Found { slot, entry: begun }, record));
         self.end_change(old);
         Ok(Done::Yes)
     }
@@ -126,12 +133,13 @@ impl<'t, M: Pmem> Leaf<'t, M> {
     /// Removes the key that the leaf was latched for, and that is there.
     pub(crate) fn remove(&mut self) -> Done {
         let tree = self.tree;
-        let Some(found) = self.found else {
+        let Some((found, _)) = self.found else {
             return Done::Yes;
         };
         let least = tree.least(0);
         let left = self.node.seen(tree.present()).take(least + 1).count() - 1;
-        if !self.is_root && left < least {
+        let root = tree.root_node(tree.present());
+        if left < least && root.is_none_or(|root| root.at != self.node.at) {
             return Done::NeedsTree;
         }
         let _window = Writes::new(tree.pool.memory());
@@ -144,8 +152,8 @@ impl<'t, M: Pmem> Leaf<'t, M> {
     }
 
     /// The slot that a put of a key which did not begin in the open epoch takes.
-    fn free_slot(&self, key: &[u8]) -> Option<u64> {
-        let home = self.node.home_of(key);
+    fn free_slot(&self) -> Option<u64> {
+        let home = self.node.home_of(self.fingerprint);
         self.node.free_slots(home, &self.tree.needs()).next()
     }
 

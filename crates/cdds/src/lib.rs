@@ -36,6 +36,7 @@
 //! - Keys and values of any length are in records outside of the nodes. A leaf has the first eight
 //!   bytes of each key, and one byte of its hash in a line of its own, so that a look-up reads two
 //!   lines. The nodes above have the first 32 bytes of each separator.
+//! - Of nodes above the leaves DRAM has a sorted copy, made when it is missed (`frame.rs`).
 //! - A separator is the lowest key of its subtree, not the highest.
 //! - The root is an entry of the *anchor*, a node that never moves. A change of the root ends one
 //!   entry and begins another (§3.3 leaves the root out).
@@ -57,14 +58,16 @@
 //! engine change different leaves at the same time (`leaf.rs`); splits, merges and commits have the
 //! tree for themselves.
 //!
-//! Deliberately absent, for now: a sorted layout and inner nodes in DRAM to measure against.
+//! Deliberately absent, for now: the paper's sorted layout to measure against.
 
+mod ahead;
 mod canary;
 mod change;
 mod check;
 mod clean;
 mod compact;
 mod engine;
+mod frame;
 mod hash;
 mod latch;
 mod leaf;

@@ -34,7 +34,8 @@
 
 use std::cmp::Ordering;
 
-use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup};
+use pando_pmem::checksum::crc32c;
+use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup, Words};
 use pando_sync::LogEpoch;
 
 use crate::canary::{self, Fault};
@@ -102,31 +103,51 @@ pub(crate) struct Found {
 }
 
 /// A key that is looked for, and its first words.
-struct Probe<'k> {
-    key: &'k [u8],
+pub(crate) struct Probe<'k> {
+    pub(crate) key: &'k [u8],
     prefix: u64,
     more: [u64; 3],
 }
 
 impl<'k> Probe<'k> {
-    fn new(key: &'k [u8]) -> Self {
-        let behind = |bytes: usize| prefix_of(key.get(bytes..).unwrap_or_default());
-        Self {
-            key,
-            prefix: prefix_of(key),
-            more: [behind(8), behind(16), behind(24)],
-        }
+    pub(crate) fn new(key: &'k [u8]) -> Self {
+        Self::with_words(key, [0, 1, 2, 3].map(|index| word_of(key, index)))
+    }
+
+    /// The same where its first 32 bytes are known.
+    pub(crate) fn with_words(key: &'k [u8], [prefix, more @ ..]: [u64; 4]) -> Self {
+        Self { key, prefix, more }
+    }
+
+    /// Its first 32 bytes.
+    #[inline]
+    pub(crate) fn words(&self) -> [u64; 4] {
+        let [next, third, fourth] = self.more;
+        [self.prefix, next, third, fourth]
     }
 }
 
 /// The first bytes of a key, so that most comparisons need no record.
 fn prefix_of(key: &[u8]) -> u64 {
-    if let Some(whole) = key.first_chunk() {
+    word_of(key, 0)
+}
+
+/// A word of a key, big-endian; zeros behind its end.
+#[inline]
+fn word_of(key: &[u8], index: usize) -> u64 {
+    let from = 8 * index;
+    let rest = key.get(from..).unwrap_or_default();
+    if let Some(whole) = rest.first_chunk() {
         return u64::from_be_bytes(*whole);
     }
-    let mut bytes = [0; 8];
-    bytes[..key.len()].copy_from_slice(key);
-    u64::from_be_bytes(bytes)
+    let shift = 8 * (8 - rest.len()) as u32;
+    let word = match key.last_chunk() {
+        Some(last) => u64::from_be_bytes(*last),
+        None => rest
+            .iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    word.checked_shl(shift).unwrap_or(0)
 }
 
 /// The first 16 bytes of a key, in order.
@@ -134,13 +155,18 @@ fn first_bytes(prefix: u64, next: u64) -> u128 {
     u128::from(prefix) << 64 | u128::from(next)
 }
 
-/// The bytes of a word that are this one, and perhaps some above such a one.
+/// The top bits of a word's bytes that are this one, and perhaps of some above such a one.
 #[inline]
-pub(crate) fn equal_bytes(word: u64, byte: u8) -> impl Iterator<Item = u64> {
+fn equal_bits(word: u64, byte: u8) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let differ = word ^ (u64::from(byte) * ONES);
-    // The top bits of bytes that are zero.
-    let mut equal = differ.wrapping_sub(ONES) & !differ & (ONES << 7);
+    differ.wrapping_sub(ONES) & !differ & (ONES << 7)
+}
+
+/// These bytes, by their number in the word.
+#[inline]
+pub(crate) fn equal_bytes(word: u64, byte: u8) -> impl Iterator<Item = u64> {
+    let mut equal = equal_bits(word, byte);
     std::iter::from_fn(move || {
         let bit = (equal != 0).then(|| equal.trailing_zeros())?;
         equal &= equal - 1;
@@ -155,7 +181,7 @@ fn home_of(fingerprint: u8, slots: u64) -> u64 {
 
 /// What tells most keys of a leaf apart.
 pub(crate) fn fingerprint_of(key: &[u8]) -> u8 {
-    crc32c::crc32c(key) as u8
+    crc32c(key) as u8
 }
 
 /// Who looks: at the end of an epoch, or at what is there in the open one.
@@ -253,6 +279,53 @@ fn fingerprint_at(slot: u64) -> (u64, u32) {
         byte / WORD_BYTES * WORD_BYTES,
         (byte % WORD_BYTES * 8) as u32,
     )
+}
+
+/// Asks for the lines that a look-up of a key with this fingerprint reads first in a leaf.
+pub(crate) fn prefetch_leaf<M: Pmem>(pool: &Pool<M>, (at, slots): (Offset, u64), fingerprint: u8) {
+    let home = header_bytes(slots) + home_of(fingerprint, slots) * slot_bytes(0);
+    pool.memory().prefetch(at, 2 * WORD_BYTES as usize);
+    pool.memory()
+        .prefetch(at.plus(home), slot_bytes(0) as usize);
+}
+
+/// See [`Node::alike`].
+struct Alike<'p> {
+    header: Words<'p>,
+    slots: u64,
+    fingerprint: u8,
+    /// The word of the header to be looked at, and how many are left.
+    index: usize,
+    left: usize,
+    /// Top bits of the bytes that are equal, of the word before.
+    equal: u64,
+}
+
+impl Iterator for Alike<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        loop {
+            while self.equal != 0 {
+                let byte = u64::from(self.equal.trailing_zeros() / 8);
+                self.equal &= self.equal - 1;
+                let before = self.index.checked_sub(1).unwrap_or(self.header.count() - 1);
+                // Byte 0 is the level.
+                let slot = (before as u64 * WORD_BYTES + byte).checked_sub(1);
+                if let Some(slot) = slot.filter(|slot| *slot < self.slots) {
+                    return Some(slot);
+                }
+            }
+            self.left = self.left.checked_sub(1)?;
+            self.equal = equal_bits(self.header.load(self.index), self.fingerprint);
+            self.index = if self.index + 1 == self.header.count() {
+                0
+            } else {
+                self.index + 1
+            };
+        }
+    }
 }
 
 fn slot_bytes(level: u64) -> u64 {
@@ -398,6 +471,12 @@ impl<'p, M: Pmem> Node<'p, M> {
         }
     }
 
+    /// The key of the separator in a slot; none if the node has changed meanwhile.
+    pub(crate) fn key_of(self, slot: u64) -> Option<&'p [u8]> {
+        let record = Offset::new(self.word(slot, 3));
+        self.key(record)
+    }
+
     /// Whether a view sees the entry in this slot (CN2 seen).
     #[inline]
     pub(crate) fn is_seen(self, slot: u64, view: View) -> bool {
@@ -438,31 +517,71 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// The entry of this key in a leaf.
     pub(crate) fn find(self, key: &[u8], view: View) -> Option<Found> {
-        let (prefix, fingerprint) = (prefix_of(key), fingerprint_of(key));
-        let home = self.slot_at(home_of(fingerprint, self.slots));
-        self.pool.memory().row(home, 4).prefetch();
+        let found = self.find_with(key, fingerprint_of(key), view);
+        let found = found.filter(|(_, record)| record.key() == key);
+        found.map(|(found, _)| found)
+    }
+
+    /// The same where its fingerprint is known, and its record, or one that is not whole and may
+    /// be it.
+    #[inline]
+    pub(crate) fn find_with(
+        self,
+        key: &[u8],
+        fingerprint: u8,
+        view: View,
+    ) -> Option<(Found, Record<'p>)> {
+        let prefix = prefix_of(key);
         self.alike(fingerprint).find_map(|slot| {
             let words = self.pool.memory().row(self.slot_at(slot), 4);
             let span = Span::load(|index| words.load(index));
             if words.load(2) != prefix || !view.sees_entry(self.pool, span) {
                 return None;
             }
-            let entry = self.entry(slot);
-            (self.key(entry.record) == Some(key)).then_some(Found { slot, entry })
+            let at = Offset::new(words.load(3));
+            if !self.holds() {
+                return None;
+            }
+            let record = Record::at(self.pool, at).unwrap_or(Record::broken(at));
+            // One that is damaged may be the key's.
+            if record.key() != key && record.is_whole() {
+                return None;
+            }
+            let entry = Entry {
+                prefix,
+                more: None,
+                record: at,
+                child: Offset::NONE,
+            };
+            Some((Found { slot, entry }, record))
         })
     }
 
-    /// The slots of a leaf with this fingerprint (CN4 fingerprinted).
-    fn alike(self, fingerprint: u8) -> impl Iterator<Item = u64> {
+    /// Asks for the records that [`Self::find_with`] will read.
+    pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) {
+        let (prefix, memory) = (prefix_of(key), self.pool.memory());
+        for slot in self.alike(fingerprint) {
+            let words = memory.row(self.slot_at(slot), 4);
+            // Most of what has ended is somewhere else.
+            if words.load(1) == 0 && words.load(2) == prefix {
+                memory.prefetch(Offset::new(words.load(3)), 2 * LINE_BYTES as usize);
+            }
+        }
+    }
+
+    /// The slots of a leaf with this fingerprint (CN4 fingerprinted), those near its home first.
+    #[inline]
+    fn alike(self, fingerprint: u8) -> Alike<'p> {
         let words = (header_bytes(self.slots) / WORD_BYTES) as usize;
-        let header = self.pool.memory().row(self.at, words);
-        (0..words).flat_map(move |index| {
-            let slots = self.slots;
-            equal_bytes(header.load(index), fingerprint)
-                .map(move |byte| index as u64 * WORD_BYTES + byte)
-                // Byte 0 is the level.
-                .filter_map(move |byte| byte.checked_sub(1).filter(|slot| *slot < slots))
-        })
+        let home = 1 + home_of(fingerprint, self.slots);
+        Alike {
+            header: self.pool.memory().row(self.at, words),
+            slots: self.slots,
+            fingerprint,
+            index: (home / WORD_BYTES) as usize,
+            left: words,
+            equal: 0,
+        }
     }
 
     /// The entry whose subtree has the key: that of the highest separator at or below it.
@@ -470,8 +589,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     /// The first pass finds the highest first bytes at or below the key's, of entries that anybody
     /// sees or nobody does; it has no branch that depends on them. The second one judges the
     /// entries with these bytes, mostly one. Only if the view sees none of them are all judged.
-    pub(crate) fn child_for(self, key: &[u8], view: View) -> Option<Found> {
-        let probe = Probe::new(key);
+    pub(crate) fn child_for(self, probe: &Probe<'_>, view: View) -> Option<Found> {
         let at = self.at.plus(header_bytes(self.slots));
         let row = self.pool.memory().row(at, 8 * self.used as usize);
         let bytes_of = |words: WordGroup<'_, 8>| first_bytes(words.load(2), words.load(5));
@@ -482,8 +600,8 @@ impl<'p, M: Pmem> Node<'p, M> {
             std::hint::select_unpredictable(is_next, bytes, highest)
         });
         let is_candidate = |words: WordGroup<'_, 8>| bytes_of(words) == highest;
-        self.highest(view, &probe, is_candidate)
-            .or_else(|| self.highest(view, &probe, |words| bytes_of(words) <= wanted))
+        self.highest(view, probe, is_candidate)
+            .or_else(|| self.highest(view, probe, |words| bytes_of(words) <= wanted))
     }
 
     /// The highest entry at or below the key, of candidates whose first bytes are not above it.
@@ -538,12 +656,23 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// Begins an entry in a slot that nobody needs (CN1 begun-last).
     pub(crate) fn begin(self, slot: u64, entry: Entry, epoch: LogEpoch) {
-        let (memory, at) = (self.pool.memory(), self.slot_at(slot));
         if self.is_leaf() {
-            self.set_fingerprint(slot, entry.record);
+            let key = self.key(entry.record).unwrap_or_default();
+            self.begin_key(slot, entry, fingerprint_of(key), epoch);
         } else {
             self.use_slot(slot);
+            self.store_entry(slot, entry, epoch);
         }
+    }
+
+    /// The same in a leaf, where the fingerprint of the key is known.
+    pub(crate) fn begin_key(self, slot: u64, entry: Entry, fingerprint: u8, epoch: LogEpoch) {
+        self.set_fingerprint(slot, fingerprint);
+        self.store_entry(slot, entry, epoch);
+    }
+
+    fn store_entry(self, slot: u64, entry: Entry, epoch: LogEpoch) {
+        let (memory, at) = (self.pool.memory(), self.slot_at(slot));
         memory.store(at, 0);
         memory.store(at.plus(8), 0);
         memory.store(at.plus(16), entry.prefix);
@@ -560,12 +689,11 @@ impl<'p, M: Pmem> Node<'p, M> {
     }
 
     /// Before an entry begins in this slot of a leaf (CN4 fingerprinted).
-    fn set_fingerprint(self, slot: u64, record: Offset) {
-        let key = self.key(record).unwrap_or_default();
+    fn set_fingerprint(self, slot: u64, fingerprint: u8) {
         let (within, shift) = fingerprint_at(slot);
         let (memory, at) = (self.pool.memory(), self.at.plus(within));
         let others = memory.load(at) & !(0xff << shift);
-        memory.store(at, others | u64::from(fingerprint_of(key)) << shift);
+        memory.store(at, others | u64::from(fingerprint) << shift);
         memory.mark(FINGERPRINT_FLUSH);
         memory.flush(at, WORD_BYTES as usize);
     }
@@ -619,8 +747,7 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// The slots that may be used (CN3 needed), from this one on and around.
     pub(crate) fn free_slots(self, home: u64, needs: &Needs<'_>) -> impl Iterator<Item = u64> {
-        let slots = self.slots;
-        let around = (0..slots).map(move |slot| (home + slot) % slots);
+        let around = (home..self.slots).chain(0..home);
         around.filter(move |slot| !needs.need(self.pool, self.span(*slot)))
     }
 
@@ -630,12 +757,12 @@ impl<'p, M: Pmem> Node<'p, M> {
         if !self.is_leaf() {
             return 0;
         }
-        self.home_of(self.key(entry.record).unwrap_or_default())
+        self.home_of(fingerprint_of(self.key(entry.record).unwrap_or_default()))
     }
 
-    /// The same of a key, in a leaf.
-    pub(crate) fn home_of(self, key: &[u8]) -> u64 {
-        home_of(fingerprint_of(key), self.slots)
+    /// The same of a key's fingerprint, in a leaf.
+    pub(crate) fn home_of(self, fingerprint: u8) -> u64 {
+        home_of(fingerprint, self.slots)
     }
 }
 

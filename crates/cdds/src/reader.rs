@@ -9,6 +9,7 @@ use pando_sync::epoch::Participant;
 use pando_sync::shim::Spin;
 
 use crate::Direction;
+use crate::ahead::Spot;
 use crate::record::Record;
 use crate::shared::{Look, Shared};
 use crate::tree::{Error, Snapshot};
@@ -103,6 +104,27 @@ impl<M: Pmem> Reader<M> {
         let pinned = self.pinned();
         let record = pinned.shared.record_of(key, Look::PRESENT)?;
         Ok(read(record))
+    }
+
+    /// The same of a key whose way was found ahead.
+    pub(crate) fn show_ahead<R>(
+        &mut self,
+        key: &[u8],
+        spot: Option<&Spot>,
+        read: impl FnOnce(Option<Record<'_>>) -> R,
+    ) -> Result<R, Error> {
+        let pinned = self.pinned();
+        let record = pinned.shared.record_ahead(key, spot)?;
+        Ok(read(record))
+    }
+
+    /// Finds the ways to some keys ahead, for [`Self::show_ahead`].
+    pub(crate) fn warm<'k>(
+        &mut self,
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        spots: &mut Vec<Option<Spot>>,
+    ) {
+        self.pinned().shared.warm(keys, spots);
     }
 
     /// Shows the value that a key had at a snapshot; fails if it is released meanwhile.

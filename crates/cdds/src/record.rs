@@ -2,11 +2,9 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 4 | bytes of the key |
-//! | 4 | 4 | bytes of the value |
+//! | 0 | 8 | bytes of the key in 17 bits, of the value in the next 30; the access mark in the top 6 |
 //! | 8 | 4 | CRC-32C of both lengths, key and value |
-//! | 12 | 4 | the access mark, in its top bits |
-//! | 16 | | the key, then the value |
+//! | 12 | | the key, then the value |
 //!
 //! - **CR1 unchanging** A record is written and flushed before an entry refers to it, and is not
 //!   changed afterwards. Copies of the entry refer to the same record.
@@ -16,12 +14,32 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pando_pmem::{Full, Mark, Offset, Pmem, Pool};
+use pando_engine::mark::{MARK_BITS, with_mark};
+use pando_pmem::checksum::crc32c_append;
+use pando_pmem::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES};
 use pando_sync::prefetch::prefetch_lines;
 
-const HEADER_BYTES: u64 = 16;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// What is asked for at once before a record is read.
+const HEADER_BYTES: u64 = 12;
+
+const KEY_BITS: u32 = 17;
+const VALUE_BITS: u32 = 30;
+
+const _: () = assert!(
+    KEY_BYTES_MAX < 1 << KEY_BITS
+        && VALUE_BYTES_MAX < 1 << VALUE_BITS
+        && KEY_BITS + VALUE_BITS + MARK_BITS <= 64,
+    "lengths and the mark fit in a word"
+);
+
+/// Both lengths, without the mark.
+const LENGTHS: u64 = (1 << (KEY_BITS + VALUE_BITS)) - 1;
+
+/// Records up to this length are put together without an allocation.
+const SHORT_BYTES: usize = 256;
+
+/// What is asked for at once before a record is read, if it is longer than two lines.
 const PREFETCHED_BYTES: usize = 4096;
 
 const FLUSH: Mark = Mark("record: flush");
@@ -31,28 +49,36 @@ pub(crate) fn make<M: Pmem>(
     pool: &Pool<M>,
     take: impl FnOnce(u64) -> Result<Offset, Full>,
     (key, value): (&[u8], &[u8]),
-    mark: u32,
+    mark: u8,
 ) -> Result<Offset, Full> {
-    let mut bytes = Vec::with_capacity(HEADER_BYTES as usize + key.len() + value.len());
-    let lengths = (key.len() as u64) | (value.len() as u64) << 32;
-    bytes.extend_from_slice(&lengths.to_le_bytes());
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.extend_from_slice(key);
-    bytes.extend_from_slice(value);
-    let check = checksum(lengths, &bytes[HEADER_BYTES as usize..]);
-    bytes[8..12].copy_from_slice(&check.to_le_bytes());
-    bytes[12..16].copy_from_slice(&mark.to_le_bytes());
-    let at = take(bytes.len() as u64)?;
+    let length = HEADER_BYTES as usize + key.len() + value.len();
+    let at = take(length as u64)?;
+    let (mut short, mut long);
+    let bytes = if length <= SHORT_BYTES {
+        short = [0; SHORT_BYTES];
+        &mut short[..length]
+    } else {
+        long = vec![0; length];
+        &mut long[..]
+    };
+    let lengths = (key.len() as u64) | (value.len() as u64) << KEY_BITS;
+    let head = lengths | u64::from(with_mark(0, mark)) << 32;
+    bytes[..8].copy_from_slice(&head.to_le_bytes());
+    let (header, rest) = bytes.split_at_mut(HEADER_BYTES as usize);
+    let (for_key, for_value) = rest.split_at_mut(key.len());
+    for_key.copy_from_slice(key);
+    for_value.copy_from_slice(value);
+    header[8..].copy_from_slice(&checksum(lengths, rest).to_le_bytes());
     let memory = pool.memory();
-    memory.write(at, &bytes);
+    memory.write(at, bytes);
     memory.mark(FLUSH);
-    memory.flush(at, bytes.len());
+    memory.flush(at, length);
     Ok(at)
 }
 
 /// Of the lengths, and what they tell of.
 fn checksum(lengths: u64, rest: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&lengths.to_le_bytes()), rest)
+    crc32c_append(crc32c_append(0, &lengths.to_le_bytes()), rest)
 }
 
 /// A record as it stands in a pool.
@@ -69,31 +95,53 @@ pub(crate) struct Record<'p> {
 
 impl<'p> Record<'p> {
     /// The record at `at`, if its lengths lie within the pool.
+    #[inline]
     pub(crate) fn at<M: Pmem>(pool: &'p Pool<M>, at: Offset) -> Option<Self> {
         let memory = pool.memory();
-        let lengths = memory.load(at);
-        let (key_bytes, value_bytes) = (lengths & 0xffff_ffff, lengths >> 32);
-        let length = HEADER_BYTES + key_bytes + value_bytes;
-        if at.get() + length > memory.bytes() {
+        // It may be damaged. A block has two words.
+        if at.get() + 2 * WORD_BYTES > memory.bytes() || !at.get().is_multiple_of(WORD_BYTES) {
+            return None;
+        }
+        let (head, check, mark) = match memory.halves(at) {
+            Some(halves) => {
+                // Relaxed: apart from the mark they are as unchanging as the rest. Half a word is
+                // loaded as the mark is stored.
+                let half = |index: usize| u32::from_le(halves[index].load(Ordering::Relaxed));
+                let head = u64::from(half(0)) | u64::from(half(1)) << 32;
+                (head, half(2), Some(&halves[1]))
+            }
+            None => (memory.load(at), memory.load(at.plus(8)) as u32, None),
+        };
+        let lengths = head & LENGTHS;
+        let (key_bytes, value_bytes) = (lengths & ((1 << KEY_BITS) - 1), lengths >> KEY_BITS);
+        let length = key_bytes + value_bytes;
+        if at.get() + HEADER_BYTES + length > memory.bytes() {
             return None;
         }
         // SAFETY: CR1 unchanging. Its block is handed out again only when nobody is pinned who can
         // have met it (CT3 horizon, CL2 judged-then-followed), and by the writer, which has the
-        // tree for itself.
-        let bytes = unsafe { memory.read(at.plus(HEADER_BYTES), (length - HEADER_BYTES) as usize) };
-        let check = match memory.hint(at.plus(8)) {
-            // Relaxed: it is as unchanging as the rest.
-            Some(check) => u32::from_le(check.load(Ordering::Relaxed)),
-            None => memory.load(at.plus(8)) as u32,
-        };
+        // tree for itself. The mark lies before these bytes.
+        let bytes = unsafe { memory.read(at.plus(HEADER_BYTES), length as usize) };
         Some(Self {
             at,
             lengths,
             check,
-            mark: memory.hint(at.plus(12)),
+            mark,
             bytes,
             key_bytes: key_bytes as usize,
         })
+    }
+
+    /// What stands for a record whose lengths reach beyond the pool: it is not whole.
+    pub(crate) fn broken(at: Offset) -> Self {
+        Self {
+            at,
+            lengths: 0,
+            check: !checksum(0, b""),
+            mark: None,
+            bytes: b"",
+            key_bytes: 0,
+        }
     }
 
     pub(crate) fn key(self) -> &'p [u8] {
@@ -117,7 +165,9 @@ impl<'p> Record<'p> {
     /// Asks for its first lines at once: they are in a row, but the processor's own prefetching
     /// starts slowly.
     pub(crate) fn prefetch(self) {
-        prefetch_lines(self.bytes.as_ptr(), self.bytes.len().min(PREFETCHED_BYTES));
+        if self.bytes.len() > 2 * LINE_BYTES as usize {
+            prefetch_lines(self.bytes.as_ptr(), self.bytes.len().min(PREFETCHED_BYTES));
+        }
     }
 
     /// Whether it is as it was written.

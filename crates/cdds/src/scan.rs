@@ -153,7 +153,7 @@ impl<M: Pmem> Shared<M> {
 }
 
 /// What a view sees of a node, in order; none if somebody changed it meanwhile.
-fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Option<Vec<Found>> {
+pub(crate) fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Option<Vec<Found>> {
     let mut found: Vec<_> = node.seen(view).collect();
     if !node.holds() {
         return None;

@@ -9,9 +9,11 @@ use pando_sync::epoch::Collector;
 use pando_sync::shim::{AtomicBool, AtomicU64, Ordering, Spin, fence};
 
 use crate::canary::{self, Fault};
+use crate::change::Step;
+use crate::frame::{Frame, Frames, Way};
 use crate::latch::{Latches, Watch};
 use crate::limits::{HELD_MAX, SNAPSHOTS_MAX};
-use crate::node::{Entry, Found, Node, View};
+use crate::node::{Entry, Found, Node, Probe, View, fingerprint_of};
 use crate::record::Record;
 use crate::tree::{ANCHOR_SLOTS, Error};
 
@@ -22,6 +24,7 @@ pub(crate) struct Shared<M> {
     pub(crate) slots: u64,
     pub(crate) anchor: Offset,
     pub(crate) latches: Latches,
+    pub(crate) frames: Frames,
     /// Pins of readers; what is freed is counted by epochs of the pool (CT3 horizon).
     pub(crate) collector: Arc<Collector<()>>,
     /// Epochs of snapshots; 0: none. Each stays in its place.
@@ -42,6 +45,8 @@ pub(crate) struct Look {
     pub(crate) beside: bool,
     /// Whether the snapshot whose view it is may be released meanwhile.
     pub(crate) passing: bool,
+    /// Whether it is the present, of which there are frames.
+    pub(crate) framed: bool,
 }
 
 impl Look {
@@ -51,8 +56,17 @@ impl Look {
             view,
             beside: false,
             passing: false,
+            framed: false,
         }
     }
+
+    /// The same at the present.
+    pub(crate) const ALONE: Self = Self {
+        view: View::PRESENT,
+        beside: false,
+        passing: false,
+        framed: true,
+    };
 
     /// At a snapshot (CL4 past-stands).
     pub(crate) fn past(view: View) -> Self {
@@ -67,12 +81,14 @@ impl Look {
         view: View::PRESENT,
         beside: true,
         passing: false,
+        framed: true,
     };
 }
 
 impl<M: Pmem> Shared<M> {
     pub(crate) fn new(pool: Arc<Pool<M>>, slots: u64, anchor: Offset) -> Self {
         Self {
+            frames: Frames::new(pool.memory().bytes(), slots),
             pool,
             slots,
             anchor,
@@ -198,18 +214,107 @@ impl<M: Pmem> Shared<M> {
         }
     }
 
+    /// The leaf of a key; none in an empty tree. Shows every step on the way to `passed`, from the
+    /// anchor on: a way that somebody disturbs begins there again.
+    pub(crate) fn leaf_of(
+        &self,
+        key: &[u8],
+        look: Look,
+        mut passed: impl FnMut(Step),
+    ) -> Option<Node<'_, M>> {
+        loop {
+            if let Ok(leaf) = self.way_to(key, look, &mut passed) {
+                return leaf;
+            }
+        }
+    }
+
+    fn way_to(
+        &self,
+        key: &[u8],
+        look: Look,
+        passed: &mut impl FnMut(Step),
+    ) -> Result<Option<Node<'_, M>>, Again> {
+        let probe = Probe::new(key);
+        // Nothing is above the anchor.
+        let (mut above, mut at, mut may_have_frame) = (Watch::STILL, self.anchor, look.framed);
+        loop {
+            // CL3 coupled: of both kinds of watches.
+            let frame = may_have_frame.then(|| self.frames.of(at)).flatten();
+            if let Some(frame) = frame {
+                if !above.holds() && !canary::has(Fault::Uncoupled) {
+                    return Err(Again);
+                }
+                let way = self.in_frame(&frame, &probe).ok_or(Again)?;
+                passed(Step::new(at, way.slot));
+                may_have_frame = !frame.is_above_leaves();
+                (above, at) = (frame.watch, way.child);
+                continue;
+            }
+            let watch = self.watch(at, look);
+            if !above.holds() && !canary::has(Fault::Uncoupled) {
+                return Err(Again);
+            }
+            let is_anchor = at == self.anchor;
+            let slots = if is_anchor { ANCHOR_SLOTS } else { self.slots };
+            let node = Node::watched(&self.pool, at, slots, watch);
+            if node.is_leaf() {
+                passed(Step::new(at, 0));
+                return Ok(Some(node));
+            }
+            let found = if is_anchor {
+                node.seen(look.view).next()
+            } else {
+                node.child_for(&probe, look.view)
+            };
+            let Some(found) = found else {
+                return node.holds().then_some(None).ok_or(Again);
+            };
+            if look.framed {
+                self.frames.fill(node, look.view);
+            }
+            passed(Step::new(at, found.slot));
+            may_have_frame = look.framed && node.level > 1;
+            (above, at) = (watch, found.entry.child);
+        }
+    }
+
+    /// The child that a frame leads a key to. The node itself is not touched, but where the frame
+    /// does not decide.
+    #[inline]
+    pub(crate) fn in_frame(&self, frame: &Frame<'_>, probe: &Probe<'_>) -> Option<Way> {
+        frame.find(probe, |slot| {
+            let node = Node::watched(&self.pool, frame.node(), self.slots, frame.watch);
+            node.key_of(slot)
+        })
+    }
+
     /// The record of a key, if it is whole.
     pub(crate) fn record_of(&self, key: &[u8], look: Look) -> Result<Option<Record<'_>>, Error> {
         loop {
-            let Ok(leaf) = self.descend(look, |node| node.child_for(key, look.view)) else {
-                continue;
-            };
-            let found = leaf.and_then(|leaf| leaf.find(key, look.view));
-            if leaf.is_none_or(Node::holds) {
-                self.check_kept(look)?;
-                return found.map(|found| self.record(found.entry)).transpose();
+            let leaf = self.leaf_of(key, look, |_| ());
+            if let Some(result) = self.record_in(leaf, key, fingerprint_of(key), look) {
+                return result;
             }
         }
+    }
+
+    /// The same in its leaf; none if somebody disturbs that.
+    pub(crate) fn record_in<'n>(
+        &self,
+        leaf: Option<Node<'n, M>>,
+        key: &[u8],
+        fingerprint: u8,
+        look: Look,
+    ) -> Option<Result<Option<Record<'n>>, Error>> {
+        let found = leaf.and_then(|leaf| leaf.find_with(key, fingerprint, look.view));
+        if !leaf.is_none_or(Node::holds) {
+            return None;
+        }
+        if let Err(error) = self.check_kept(look) {
+            return Some(Err(error));
+        }
+        Some(found.map(|(_, record)| whole(record)).transpose())
     }
 
     /// The record of an entry, if it is whole.
@@ -219,11 +324,16 @@ impl<M: Pmem> Shared<M> {
 
     /// The record at a place, if it is whole.
     pub(crate) fn record_at(&self, at: Offset) -> Result<Record<'_>, Error> {
-        let record = Record::at(&self.pool, at);
-        let record = record.filter(|record| {
-            record.prefetch();
-            record.is_whole()
-        });
-        record.ok_or(Error::Damaged { at })
+        whole(Record::at(&self.pool, at).ok_or(Error::Damaged { at })?)
     }
+}
+
+/// A record that is as it was written.
+pub(crate) fn whole(record: Record<'_>) -> Result<Record<'_>, Error> {
+    record.prefetch();
+    let at = record.at_offset();
+    record
+        .is_whole()
+        .then_some(record)
+        .ok_or(Error::Damaged { at })
 }

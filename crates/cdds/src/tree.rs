@@ -367,7 +367,12 @@ impl<M: Pmem> Tree<M> {
 
     /// The record of a key, if it is whole.
     pub(crate) fn record_of(&self, key: &[u8], view: View) -> Result<Option<Record<'_>>, Error> {
-        self.shared.record_of(key, Look::alone(view))
+        let look = if view == self.present() {
+            Look::ALONE
+        } else {
+            Look::alone(view)
+        };
+        self.shared.record_of(key, look)
     }
 
     /// The record of an entry, if it is whole.
@@ -417,6 +422,7 @@ impl<M: Pmem> Tree<M> {
         self.shared.close();
         self.cleaning = None;
         let open = self.pool.roll_back(snapshot.0);
+        self.shared.frames.clear_all();
         self.allocator.forget();
         self.shared.reopen();
         self.open = open?;

@@ -50,6 +50,10 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Words in a row, to be loaded: one look at their position for all of them.
     fn row(&self, at: Offset, count: usize) -> Words<'_>;
 
+    /// Asks for the lines of a range, without waiting for them. It may lie anywhere.
+    #[inline]
+    fn prefetch(&self, _at: Offset, _length: usize) {}
+
     /// Stores a word; releases what came before it.
     fn store(&self, at: Offset, word: u64);
 
@@ -66,10 +70,11 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Nobody writes a word of these bytes while the borrow lives.
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8];
 
-    /// Half a word where readers leave a hint, which nothing flushes and a crash keeps or not; none
-    /// where memory is kept from stray writes. Nobody stores the whole word while it is borrowed.
+    /// Two words as four halves, in one of which readers leave a hint: nothing flushes it, and a
+    /// crash keeps it or not. None where memory is kept from stray writes. Nobody stores a whole
+    /// word while they are borrowed.
     #[inline]
-    fn hint(&self, _at: Offset) -> Option<&AtomicU32> {
+    fn halves(&self, _at: Offset) -> Option<&[AtomicU32; 4]> {
         None
     }
 

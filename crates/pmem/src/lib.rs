@@ -20,6 +20,7 @@
 //! Deliberately absent: trees, values, versions of keys. What the bytes mean is the engine's.
 
 mod allocator;
+pub mod checksum;
 mod contract;
 mod error;
 mod filed;

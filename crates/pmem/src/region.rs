@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use pando_sync::prefetch::prefetch_lines;
 use pando_sync::shim::step;
 
 use crate::{LINE_BYTES, Offset, WORD_BYTES, Words};
@@ -90,6 +91,12 @@ impl Region {
     }
 
     #[inline]
+    pub(crate) fn prefetch(&self, at: Offset, length: usize) {
+        let start: *const u8 = self.start.cast::<u8>().as_ptr();
+        prefetch_lines(start.wrapping_add(at.get() as usize), length);
+    }
+
+    #[inline]
     pub(crate) fn store(&self, at: Offset, word: u64) {
         step();
         // Release: whoever loads the word sees what it points to.
@@ -120,13 +127,12 @@ impl Region {
         }
     }
 
-    /// Half a word.
+    /// Two words in halves.
     #[inline]
-    pub(crate) fn half(&self, at: Offset) -> &AtomicU32 {
-        assert!(at.get().is_multiple_of(4), "half a word begins at {at}");
-        let first = self.pointer(at, 4).cast::<AtomicU32>();
-        // SAFETY: it lies in the region (PW1), which lives as long as `self`, and is aligned.
-        unsafe { first.as_ref() }
+    pub(crate) fn halves(&self, at: Offset) -> &[AtomicU32; 4] {
+        let first = self.words(at, 2).as_ptr().cast::<[AtomicU32; 4]>();
+        // SAFETY: they lie in the region (PW1), which lives as long as `self`, and are aligned.
+        unsafe { &*first }
     }
 
     /// Borrows bytes.

@@ -210,9 +210,20 @@ impl fmt::Debug for Cdds {
 /// A key in the persistent tree.
 fn place_of(tree: TreeId, key: &[u8]) -> Vec<u8> {
     let mut place = Vec::with_capacity(4 + key.len());
+    push_place(&mut place, tree, key);
+    place
+}
+
+/// The same, in the place of what was there.
+fn write_place(place: &mut Vec<u8>, tree: TreeId, key: &[u8]) {
+    place.clear();
+    push_place(place, tree, key);
+}
+
+/// The same behind what was there.
+fn push_place(place: &mut Vec<u8>, tree: TreeId, key: &[u8]) {
     place.extend_from_slice(&tree.0.to_be_bytes());
     place.extend_from_slice(key);
-    place
 }
 
 /// Which deadlines are listed.

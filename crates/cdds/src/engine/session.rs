@@ -16,7 +16,8 @@ use pando_sync::lock;
 
 use super::update::Change;
 use super::value::{deadline_of, encode, show, version_of};
-use super::{Cdds, State, place_of};
+use super::{Cdds, State, place_of, push_place, write_place};
+use crate::ahead::Spot;
 use crate::node::View;
 use crate::record::Record;
 use crate::{Direction, Error, Reader, Snapshot};
@@ -35,6 +36,11 @@ pub struct CddsSession {
     known: (u64, BTreeSet<TreeId>),
     /// See [`Self::take_refusal`].
     refused: bool,
+    warmed: Warmed,
+    /// Where a command puts the place of its key together, so that it need not allocate.
+    place: Vec<u8>,
+    /// The same for the value that it stores, unless that is large.
+    stored: Vec<u8>,
 }
 
 impl CddsSession {
@@ -45,6 +51,9 @@ impl CddsSession {
             reader,
             known: (0, BTreeSet::new()),
             refused: false,
+            warmed: Warmed::default(),
+            place: Vec::new(),
+            stored: Vec::new(),
         })
     }
 
@@ -93,6 +102,33 @@ impl fmt::Debug for CddsSession {
             .finish_non_exhaustive()
     }
 }
+
+/// What was found ahead of commands ([`Point::warm`]).
+#[derive(Default)]
+struct Warmed {
+    /// The places of the keys, one behind the other, and where each ends.
+    places: Vec<u8>,
+    ends: Vec<usize>,
+    spots: Vec<Option<Spot>>,
+    /// The one that the next command asks for ([`Point::recall`]).
+    next: Option<usize>,
+}
+
+impl Warmed {
+    /// The spot that the next command asks for, if it is that of the key in this place.
+    #[inline]
+    fn take(&mut self, place: &[u8]) -> Option<&Spot> {
+        let index = self.next.take()?;
+        let from = index
+            .checked_sub(1)
+            .map_or(Some(&0), |before| self.ends.get(before));
+        let warmed = &self.places[*from?..*self.ends.get(index)?];
+        self.spots[index].as_ref().filter(|_| warmed == place)
+    }
+}
+
+/// Capacity that a session keeps for values to come.
+const KEPT_BYTES: usize = 64 * 1024;
 
 /// Ends a process whose pool fails it: what it would answer is wrong.
 ///
@@ -146,11 +182,36 @@ impl Point for CddsSession {
         if !self.is_live(key.tree) {
             return read(None);
         }
-        let place = place_of(key.tree, key.bytes);
-        sound(self.reader.show(&place, |record| show_record(record, read)))
+        write_place(&mut self.place, key.tree, key.bytes);
+        let spot = self.warmed.take(&self.place);
+        let show = |record: Option<Record<'_>>| show_record(record, read);
+        sound(self.reader.show_ahead(&self.place, spot, show))
     }
 
-    fn warm(&mut self, _: &[Key<'_>]) {}
+    fn warm(&mut self, keys: &[Key<'_>]) {
+        let Warmed {
+            places,
+            ends,
+            spots,
+            next,
+        } = &mut self.warmed;
+        places.clear();
+        ends.clear();
+        for key in keys {
+            push_place(places, key.tree, key.bytes);
+            ends.push(places.len());
+        }
+        *next = None;
+        let begins = std::iter::once(0).chain(ends.iter().copied());
+        let ranges = begins.zip(ends.iter().copied());
+        self.reader
+            .warm(ranges.map(|(from, to)| &places[from..to]), spots);
+    }
+
+    #[inline]
+    fn recall(&mut self, index: usize) {
+        self.warmed.next = Some(index);
+    }
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();
@@ -172,9 +233,15 @@ impl Point for CddsSession {
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         key.check();
-        let place = place_of(key.tree, key.bytes);
-        let at = (key, &place[..]);
-        if let Ok(updated) = self.engine.update_leaf(at, hook, &mut decide) {
+        write_place(&mut self.place, key.tree, key.bytes);
+        let at = (key, &self.place[..]);
+        let spot = self.warmed.take(&self.place);
+        let stored = &mut self.stored;
+        let updated = (self.engine).update_leaf(at, spot, stored, hook, &mut decide);
+        if self.stored.capacity() > KEPT_BYTES {
+            self.stored = Vec::new();
+        }
+        if let Ok(updated) = updated {
             return updated;
         }
         match self.engine.update_alone(at, hook, &mut decide) {
@@ -266,7 +333,11 @@ impl Restore for CddsSession {
         }
         sound(state.tree.advance(self.engine.clock.current()));
         let change = match value {
-            Some(value) => Change::Put(version, encode(&value.view(version)), value.mark),
+            Some(value) => {
+                let mut stored = Vec::new();
+                encode(&value.view(version), &mut stored);
+                Change::Put(version, stored, value.mark)
+            }
             None => Change::Remove(version),
         };
         let made = state.apply(key.tree, &place, &change);

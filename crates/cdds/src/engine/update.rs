@@ -9,6 +9,7 @@ use super::session::{show_record, sound};
 use super::value::{deadlines_in, deadlines_of, encode, version_of};
 use super::{Cdds, Deadlines, State};
 use crate::Error;
+use crate::ahead::Spot;
 use crate::leaf::{Done, Leaf};
 use crate::record::Record;
 use pando_pmem::Mapped;
@@ -22,9 +23,12 @@ pub(super) enum Change {
 
 impl Cdds {
     /// Updates a key whose leaf is all that changes; `Err` if more does, and nothing has happened.
+    /// `stored` is where the value is put together.
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
         (key, place): (Key<'_>, &[u8]),
+        spot: Option<&Spot>,
+        stored: &mut Vec<u8>,
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, NeedsTree> {
@@ -33,7 +37,7 @@ impl Cdds {
         if !state.is_live(key.tree) || !state.tree.is_open_at(clock.current()) {
             return Err(NeedsTree);
         }
-        let mut leaf = state.tree.latch(place).ok_or(NeedsTree)?;
+        let mut leaf = state.tree.latch(place, spot).ok_or(NeedsTree)?;
         let record = sound(leaf.record());
         let listed_at = record.map(|record| deadlines_of(record.value()));
         let listed_at = listed_at.unwrap_or_default();
@@ -65,8 +69,8 @@ impl Cdds {
                 let last = state.version_beside(record, place);
                 let version = clock.draw(last);
                 sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
-                let stored = encode(&new.view(version));
-                if sound(leaf.put(place, &stored, new.mark)) == Done::NeedsTree {
+                encode(&new.view(version), stored);
+                if sound(leaf.put(place, stored, new.mark)) == Done::NeedsTree {
                     return Err(NeedsTree);
                 }
                 if record.is_none() {
@@ -132,7 +136,8 @@ impl Cdds {
             Decision::Write(new) => {
                 new.body.check();
                 let version = clock.draw(last);
-                let stored = encode(&new.view(version));
+                let mut stored = Vec::new();
+                encode(&new.view(version), &mut stored);
                 (Change::Put(version, stored, new.mark), Some(new))
             }
         });
@@ -246,7 +251,10 @@ impl State {
         place: &[u8],
         show: impl FnOnce(Option<Record<'_>>, Option<ValueVersion>) -> R,
     ) -> R {
-        let leaf = self.is_live(tree).then(|| self.tree.latch(place)).flatten();
+        let leaf = self
+            .is_live(tree)
+            .then(|| self.tree.latch(place, None))
+            .flatten();
         let record = sound(leaf.as_ref().map_or(Ok(None), Leaf::<Mapped>::record));
         show(record, lock(&self.graves).version(place))
     }

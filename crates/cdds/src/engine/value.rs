@@ -1,16 +1,15 @@
 //! How a value lies in its record.
 //!
-//! | offset | size | field |
-//! |---|---|---|
-//! | 0 | 8 | its version |
-//! | 8 | 8 | its deadline, if it has one |
-//! | 16 | 8 | memcached's cas token, if a client chose it, else 0 |
-//! | 24 | 4 | memcached's flags |
-//! | 28 | 1 | the form |
-//! | 29 | 1 | what OBJECT ENCODING remembers |
-//! | 30 | 1 | whether it has a deadline |
-//! | 31 | 1 | the type of a row that is no hash, else 0 |
-//! | 32 | | the content |
+//! | size | field |
+//! |---|---|
+//! | 8 | its version |
+//! | 1 | the form in two bits, and which of the following there are |
+//! | 8 | its deadline ([`HAS_DEADLINE`]) |
+//! | 8 | memcached's cas token, if a client chose it ([`HAS_TOKEN`]) |
+//! | 4 | memcached's flags, but 0 ([`HAS_FLAGS`]) |
+//! | 1 | what OBJECT ENCODING remembers, but 0 ([`HAS_ENCODING`]) |
+//! | 1 | the type of a row that is no hash ([`HAS_TYPE`]) |
+//! | | the content |
 //!
 //! | form | content |
 //! |---|---|
@@ -29,26 +28,28 @@ use pando_engine::{
 
 use super::Deadlines;
 
-const HEADER_BYTES: usize = 32;
+/// Where the form is, behind the version.
+const FORM_AT: usize = 8;
 
 const STRING: u8 = 0;
 const PACKED: u8 = 1;
 const WIDE: u8 = 2;
+const FORM: u8 = 3;
 
-/// A value as it is stored. O(size).
-pub(super) fn encode(value: &ValueRef<'_>) -> Vec<u8> {
+const HAS_DEADLINE: u8 = 1 << 2;
+const HAS_TOKEN: u8 = 1 << 3;
+const HAS_FLAGS: u8 = 1 << 4;
+const HAS_ENCODING: u8 = 1 << 5;
+const HAS_TYPE: u8 = 1 << 6;
+
+/// Puts a value as it is stored in the place of what was there. O(size).
+pub(super) fn encode(value: &ValueRef<'_>, out: &mut Vec<u8>) {
     let Attributes {
         deadline,
         flags,
         encoding,
         token,
     } = value.attributes;
-    let mut out = Vec::with_capacity(HEADER_BYTES + 64);
-    out.extend_from_slice(&value.version.to_bits().to_le_bytes());
-    let until = deadline.map_or(0, |deadline| deadline.0);
-    out.extend_from_slice(&until.to_le_bytes());
-    out.extend_from_slice(&token.map_or(0, NonZero::get).to_le_bytes());
-    out.extend_from_slice(&flags.to_le_bytes());
     let form = match value.body {
         BodyRef::String(_) => STRING,
         BodyRef::Row(_, HashRef::Packed(_)) => PACKED,
@@ -58,9 +59,26 @@ pub(super) fn encode(value: &ValueRef<'_>) -> Vec<u8> {
         BodyRef::String(_) | BodyRef::Row(RowTag::Hash, _) => 0,
         BodyRef::Row(tag, _) => tag as u8,
     };
-    out.extend_from_slice(&[form, encoding, deadline.is_some().into(), row]);
+    out.clear();
+    out.extend_from_slice(&value.version.to_bits().to_le_bytes());
+    out.push(form);
+    if let Some(deadline) = deadline {
+        push_field(out, HAS_DEADLINE, &deadline.0.to_le_bytes());
+    }
+    if let Some(token) = token {
+        push_field(out, HAS_TOKEN, &token.get().to_le_bytes());
+    }
+    if flags != 0 {
+        push_field(out, HAS_FLAGS, &flags.to_le_bytes());
+    }
+    if encoding != 0 {
+        push_field(out, HAS_ENCODING, &[encoding]);
+    }
+    if row != 0 {
+        push_field(out, HAS_TYPE, &[row]);
+    }
     match value.body {
-        BodyRef::String(string) => push_all(&mut out, string),
+        BodyRef::String(string) => push_all(out, string),
         BodyRef::Row(_, HashRef::Packed(block)) => out.extend_from_slice(block),
         BodyRef::Row(_, hash) => {
             for (field, value) in hash.iter() {
@@ -68,11 +86,15 @@ pub(super) fn encode(value: &ValueRef<'_>) -> Vec<u8> {
                     out.extend_from_slice(&(bytes as u32).to_le_bytes());
                 }
                 out.extend_from_slice(field);
-                push_all(&mut out, value);
+                push_all(out, value);
             }
         }
     }
-    out
+}
+
+fn push_field(out: &mut Vec<u8>, has: u8, field: &[u8]) {
+    out[FORM_AT] |= has;
+    out.extend_from_slice(field);
 }
 
 fn push_all(out: &mut Vec<u8>, string: StringRef<'_>) {
@@ -86,18 +108,24 @@ pub(super) fn version_of(stored: &[u8]) -> ValueVersion {
 
 /// The deadline of a stored value.
 pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
-    (stored[30] != 0).then(|| Deadline(word(stored, 8)))
+    let has_one = stored[FORM_AT] & HAS_DEADLINE != 0;
+    has_one.then(|| Deadline(word(stored, FORM_AT + 1)))
 }
 
 /// The deadlines of a stored value that are listed.
 pub(super) fn deadlines_of(stored: &[u8]) -> Deadlines {
-    let of_field = if stored[31] == RowTag::TimedHash as u8 {
-        first_deadline(stored[28], &stored[HEADER_BYTES..])
+    let (has, mut content) = (stored[FORM_AT], &stored[FORM_AT + 1..]);
+    if has & (HAS_DEADLINE | HAS_TYPE) == 0 {
+        return Deadlines::default();
+    }
+    let (attributes, row) = read_fields(has, &mut content);
+    let of_field = if row == RowTag::TimedHash as u8 {
+        first_deadline(has & FORM, content)
     } else {
         None
     };
     Deadlines {
-        of_key: deadline_of(stored),
+        of_key: attributes.deadline,
         of_field,
     }
 }
@@ -129,21 +157,21 @@ fn word(stored: &[u8], at: usize) -> u64 {
 }
 
 /// Shows a stored value to `read`. O(1), and O(size) for a large hash.
+#[inline]
 pub(super) fn show<R>(
     stored: &[u8],
     mark: AccessMark<'_>,
     read: impl FnOnce(ValueRef<'_>) -> R,
 ) -> R {
-    let attributes = Attributes {
-        deadline: deadline_of(stored),
-        flags: u32::from_le_bytes(stored[24..28].try_into().expect("four bytes")),
-        encoding: stored[29],
-        token: NonZero::new(word(stored, 16)),
+    let (has, mut content) = (stored[FORM_AT], &stored[FORM_AT + 1..]);
+    let (attributes, row) = if has & !FORM == 0 {
+        (Attributes::default(), 0)
+    } else {
+        read_fields(has, &mut content)
     };
-    let content = &stored[HEADER_BYTES..];
     let wide;
-    let tag = RowTag::of_number(stored[31]).unwrap_or(RowTag::Hash);
-    let body = match stored[28] {
+    let tag = RowTag::of_number(row).unwrap_or(RowTag::Hash);
+    let body = match has & FORM {
         STRING => BodyRef::String(StringRef::Flat(content)),
         PACKED => BodyRef::Row(tag, HashRef::Packed(content)),
         _ => {
@@ -157,6 +185,25 @@ pub(super) fn show<R>(
         body,
         mark,
     })
+}
+
+/// What lies between the form and the content, and is there: attributes and the type of a row.
+fn read_fields(has: u8, rest: &mut &[u8]) -> (Attributes, u8) {
+    let mut field = |flag: u8, bytes: usize| {
+        let (field, behind) = rest.split_at(if has & flag == 0 { 0 } else { bytes });
+        *rest = behind;
+        let mut word = [0; 8];
+        word[..field.len()].copy_from_slice(field);
+        u64::from_le_bytes(word)
+    };
+    let deadline = field(HAS_DEADLINE, 8);
+    let attributes = Attributes {
+        deadline: (has & HAS_DEADLINE != 0).then_some(Deadline(deadline)),
+        token: NonZero::new(field(HAS_TOKEN, 8)),
+        flags: field(HAS_FLAGS, 4) as u32,
+        encoding: field(HAS_ENCODING, 1) as u8,
+    };
+    (attributes, field(HAS_TYPE, 1) as u8)
 }
 
 /// The row that these fields make.

@@ -15,7 +15,9 @@ use pando_pmem::Simulated;
 use pando_sync::lock;
 
 use super::create;
+use crate::ahead::Spot;
 use crate::canary::{self, Fault};
+use crate::record::Record;
 use crate::tree::{Error, Snapshot, Tree};
 use crate::{Direction, Reader};
 
@@ -154,7 +156,13 @@ impl World {
         (self.histories[index].ended.load(Ordering::SeqCst), rolled)
     }
 
-    fn read(&self, reader: &mut Reader<Simulated>, random: &mut Rng) {
+    /// `spots` are those of an earlier read.
+    fn read(
+        &self,
+        reader: &mut Reader<Simulated>,
+        spots: &mut Vec<Option<Spot>>,
+        random: &mut Rng,
+    ) {
         match random.u8(..8) {
             0 => self.scan(reader, Direction::Forward),
             1 => self.scan(reader, Direction::Backward),
@@ -162,7 +170,14 @@ impl World {
             _ => {
                 let index = random.usize(..KEYS);
                 let before = self.before(index);
-                let seen = reader.get(&key(index), |value| {
+                if random.bool() {
+                    let keys: Vec<_> = (0..KEYS).map(key).collect();
+                    reader.warm(keys.iter().map(Vec::as_slice), spots);
+                }
+                let spot = spots.get(index).and_then(Option::as_ref);
+                let spot = spot.filter(|_| random.bool());
+                let seen = reader.show_ahead(&key(index), spot, |record| {
+                    let value = record.map(Record::value);
                     let number = value.map(|value| number_of(index, value));
                     for _ in 0..10 {
                         pando_sync::shim::step();
@@ -249,9 +264,9 @@ fn history(seed: u64, operations: usize, reads: Option<usize>, fault: Option<Fau
         thread::spawn(move || {
             canary::plant(fault);
             let mut random = Rng::with_seed(seed ^ number);
-            let mut done = 0;
+            let (mut done, mut spots) = (0, Vec::new());
             while reads.map_or(!world.is_over.load(Ordering::SeqCst), |reads| done < reads) {
-                world.read(&mut reader, &mut random);
+                world.read(&mut reader, &mut spots, &mut random);
                 done += 1;
             }
         })

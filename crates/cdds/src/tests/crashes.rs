@@ -433,11 +433,11 @@ fn making_room_can_be_interrupted() {
 fn sparse(seed: u64) -> Vec<u64> {
     let mut tree = Tested::create(Simulated::new(2 * Tested::POOL_BYTES));
     let mut rng = Rng::with_seed(seed);
-    for number in 0..48 {
+    for number in 0..96 {
         tree.put(&key(number), &value(seed)).unwrap();
     }
     tree.commit().unwrap();
-    for number in 0..48 {
+    for number in 0..96 {
         if rng.u8(..3) > 0 {
             tree.remove(&key(number)).unwrap();
         }
@@ -452,7 +452,7 @@ fn start_with_voids<S: Subject>(seed: u64) -> Vec<u64> {
     let mut rng = Rng::with_seed(seed);
     // Blocks of two lines that held something else.
     for number in 60..66 {
-        tree.put(&key(number), &[7; 96]).unwrap();
+        tree.put(&key(number), &[7; 105]).unwrap();
     }
     tree.commit().unwrap();
     for number in 60..66 {

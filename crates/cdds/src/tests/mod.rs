@@ -25,7 +25,7 @@ fn open(memory: Simulated) -> Tree<Simulated> {
     Tree::open(Arc::new(pool)).expect("a tree")
 }
 
-fn create(memory: Simulated) -> Tree<Simulated> {
+pub(crate) fn create(memory: Simulated) -> Tree<Simulated> {
     let pool = Pool::create(memory, SHAPE).expect("a pool");
     Tree::open(Arc::new(pool)).expect("a tree")
 }

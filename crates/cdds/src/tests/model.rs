@@ -295,3 +295,37 @@ fn room_is_made_for_another_size() {
     );
     tree.release(kept).unwrap();
 }
+
+/// Whichever bit of a record flips: its key is refused by name, or is as it was.
+#[test]
+fn a_record_with_a_flipped_bit_is_named_and_not_shown() {
+    let mut tree = create(Simulated::new(1 << 17));
+    for number in 0..20 {
+        tree.put(format!("key {number}").as_bytes(), b"a value")
+            .unwrap();
+    }
+    tree.commit().unwrap();
+    let record = tree.record_of(b"key 7", tree.present()).unwrap().unwrap();
+    let (at, value) = (record.at_offset(), record.value().to_vec());
+    let words = tree.pool.memory().words();
+    let mut refused = 0;
+    // Behind its 24 bytes nothing is its.
+    for bit in 0..8 * 24 {
+        let mut words = words.clone();
+        words[(at.get() / 8 + bit / 64) as usize] ^= 1 << (bit % 64);
+        match open(Simulated::from(words)).get(b"key 7") {
+            Ok(found) => assert_eq!(found, Some(&value[..]), "bit {bit}"),
+            Err(Error::Damaged { at: named }) => {
+                assert_eq!(named, at);
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // All but the mark, and what no field has.
+    assert_eq!(
+        refused,
+        8 * 24 - 17,
+        "every bit of lengths, checksum, key and value"
+    );
+}

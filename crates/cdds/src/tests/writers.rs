@@ -51,11 +51,19 @@ fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(words[0])
 }
 
-/// Puts what follows from what is there, or removes the key.
+/// Puts what follows from what is there, or removes the key. Others may change the tree once its
+/// leaf was found ahead.
 fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) {
+    let mut spots = Vec::new();
     {
         let tree = world.read().expect("nobody panicked");
-        let leaf = tree.is_open_at(LogEpoch::NONE).then(|| tree.latch(key));
+        tree.shared.warm(std::iter::once(key), &mut spots);
+    }
+    {
+        let tree = world.read().expect("nobody panicked");
+        let leaf = tree
+            .is_open_at(LogEpoch::NONE)
+            .then(|| tree.latch(key, spots[0].as_ref()));
         if let Some(mut leaf) = leaf.flatten() {
             let record = leaf.record().expect("it is whole");
             let there = record.map(|record| number_of(record.value()));

@@ -1,12 +1,15 @@
-//! Sizes of blocks: four to a doubling, each a multiple of 16 bytes.
+//! Sizes of blocks: eight to a doubling, each a multiple of a word.
 //!
 //! Sizes from a line on that are multiples of a line begin at a line, since the table before them
 //! is whole lines.
 
-use crate::LINE_BYTES;
+use crate::{LINE_BYTES, WORD_BYTES};
 
 /// Sizes are multiples of this.
-pub(super) const GRAIN_BYTES: u64 = 16;
+pub(super) const GRAIN_BYTES: u64 = WORD_BYTES;
+
+/// Bytes of the smallest blocks.
+const LEAST_BYTES: u64 = 16;
 
 /// Bytes of a block's record: the epochs in which it was taken and freed.
 pub(super) const RECORD_BYTES: u64 = 16;
@@ -25,12 +28,10 @@ impl Classes {
     pub(super) fn new(chunk_bytes: u64) -> Self {
         let largest = (chunk_bytes - LINE_BYTES) / 2;
         let mut sizes = Vec::new();
-        let mut size = GRAIN_BYTES;
+        let mut size = LEAST_BYTES;
         while size <= largest {
             sizes.push(size);
-            let step = (size.next_power_of_two() / if size.is_power_of_two() { 4 } else { 8 })
-                .max(GRAIN_BYTES);
-            size += step;
+            size += ((1 << size.ilog2()) / 8).max(GRAIN_BYTES);
         }
         // What two blocks to a chunk can have at most, on lines.
         let last = largest / LINE_BYTES * LINE_BYTES;
@@ -109,7 +110,7 @@ mod tests {
             for bytes in 1..=classes.bytes(classes.count() - 1) {
                 let size = classes.bytes(classes.of(bytes).unwrap());
                 assert!(
-                    size >= bytes && size - bytes <= (bytes / 4).max(15),
+                    size >= bytes && size - bytes <= (bytes / 8).max(15),
                     "{bytes}: {size}"
                 );
             }

@@ -1,13 +1,26 @@
 //! A file's bytes in the address space.
 
+use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
 
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap,
+};
 
 /// Bytes of a page, or more.
 const PAGE_BYTES: usize = 4096;
+
+/// Bytes of a huge page.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// Makes huge pages of small ones; since Linux 6.1, and not in `rustix`.
+const MADV_COLLAPSE: c_int = 25;
+
+unsafe extern "C" {
+    fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
+}
 
 /// Mapped bytes.
 #[derive(Debug)]
@@ -26,10 +39,38 @@ impl Mapping {
     pub(crate) fn new(file: &File, offset: u64, bytes: u64, flags: MapFlags) -> io::Result<Self> {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address of the system's choice.
-        let start = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, offset) }?;
+        let (wanted, fixed) = match Reserved::for_huge_pages(bytes, offset)? {
+            Some(reserved) => (reserved.give_up_but(bytes), MapFlags::FIXED),
+            None => (ptr::null_mut(), MapFlags::empty()),
+        };
+        // SAFETY: a new mapping, at an address of the system's choice, or of one that was reserved
+        // and is nobody else's.
+        let start = unsafe { mmap(wanted, bytes, protection, flags | fixed, file, offset) };
+        let start = start.inspect_err(|_| {
+            if !wanted.is_null() {
+                // SAFETY: nobody uses what was reserved.
+                let _ = unsafe { munmap(wanted, bytes) };
+            }
+        })?;
         let start = NonNull::new(start.cast()).expect("the system maps nothing at 0");
         Ok(Self { start, bytes })
+    }
+
+    /// Makes one page of those of the last [`HUGE_BYTES`] that end in this range, if any do: all of
+    /// them are in use then. An access needs fewer steps to find its page, which is most of what it
+    /// costs in a virtual machine.
+    pub(crate) fn join_pages(&self, from: u64, bytes: usize) {
+        let from = from as usize;
+        let end = (from + bytes) / HUGE_BYTES * HUGE_BYTES;
+        let is_aligned = self.start.addr().get().is_multiple_of(HUGE_BYTES);
+        if !is_aligned || end <= from || end > self.bytes {
+            return;
+        }
+        // SAFETY: the range before the end lies in the mapping.
+        let start = unsafe { self.start.add(end - HUGE_BYTES) };
+        // Old systems, or those without a free huge page, leave it as it is.
+        // SAFETY: what the pages hold stays, and so does what may be done with them.
+        let _ = unsafe { madvise(start.as_ptr().cast(), HUGE_BYTES, MADV_COLLAPSE) };
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -44,7 +85,9 @@ impl Mapping {
         let start = unsafe { self.start.add(from) };
         // Of old systems, or without the right to write, the pages come by faults as ever.
         // SAFETY: the pages are mapped as an access would map them; what they hold stays.
-        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) };
+        let _ = unsafe {
+            rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
+        };
     }
 
     /// Lets stores to it fault, or lets them be again.
@@ -57,6 +100,42 @@ impl Mapping {
         // SAFETY: the range is this mapping. What it holds stays; a store that is not allowed
         // faults, which is what it is for.
         Ok(unsafe { mprotect(self.start.as_ptr().cast(), self.bytes, protection) }?)
+    }
+}
+
+/// Addresses that nobody maps anything to.
+struct Reserved {
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Reserved {
+    /// Enough for a mapping of so many bytes that begins with a huge page, if the file does there,
+    /// and has one.
+    fn for_huge_pages(bytes: usize, offset: u64) -> io::Result<Option<Self>> {
+        if bytes < HUGE_BYTES || offset != 0 {
+            return Ok(None);
+        }
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let bytes = bytes + HUGE_BYTES;
+        // SAFETY: a new mapping, at an address of the system's choice, that cannot be accessed.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), flags) }?;
+        let start = start.cast();
+        Ok(Some(Self { start, bytes }))
+    }
+
+    /// Where so many bytes begin with a huge page; the rest is given up.
+    fn give_up_but(self, bytes: usize) -> *mut c_void {
+        let before = self.start.align_offset(HUGE_BYTES);
+        let behind = self.bytes - before - bytes;
+        for (from, bytes) in [(0, before), (self.bytes - behind, behind)] {
+            if bytes > 0 {
+                let start = self.start.wrapping_add(from).cast();
+                // SAFETY: nobody uses what was reserved.
+                let _ = unsafe { munmap(start, bytes) };
+            }
+        }
+        self.start.wrapping_add(before).cast()
     }
 }
 

@@ -229,6 +229,11 @@ impl Pmem for Mapped {
     }
 
     #[inline]
+    fn prefetch(&self, at: Offset, length: usize) {
+        self.region.prefetch(at, length);
+    }
+
+    #[inline]
     fn store(&self, at: Offset, word: u64) {
         self.region.store(at, word);
     }
@@ -249,10 +254,10 @@ impl Pmem for Mapped {
     }
 
     #[inline]
-    fn hint(&self, at: Offset) -> Option<&AtomicU32> {
+    fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
         self.protector
             .lets_readers_write()
-            .then(|| self.region.half(at))
+            .then(|| self.region.halves(at))
     }
 
     #[inline]
@@ -279,6 +284,9 @@ impl Pmem for Mapped {
     fn expect_writes(&self, at: Offset, length: usize) {
         self.region.check(at, length);
         self.mapping.populate(at.get(), length);
+        if self.medium == Medium::SharedMemory {
+            self.mapping.join_pages(at.get(), length);
+        }
     }
 
     #[inline]

@@ -1,7 +1,9 @@
 //! Mapped pools on a tmpfs: what they keep, what they refuse.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use pando_sync::LogEpoch;
@@ -76,6 +78,42 @@ fn a_pool_is_opened_once() {
     assert!(matches!(open(&scratch), Err(PoolError::InUse)));
     drop(first);
     open(&scratch).unwrap();
+}
+
+/// The other process is this test, run once more.
+#[test]
+fn a_pool_is_opened_by_one_process() {
+    const HELD: &str = "PANDO_POOL_HELD_BY_TEST";
+    let by_path = |path: &Path| Mapped::open(path, None, Medium::SharedMemory, Protection::None);
+    if let Some(path) = std::env::var_os(HELD) {
+        let _held = by_path(Path::new(&path)).unwrap();
+        println!("held");
+        // Until the other one ends it, or is gone.
+        let _ = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
+    let scratch = Scratch::new("processes");
+    drop(create(&scratch, Protection::None));
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "--nocapture",
+            "mapped::tests::a_pool_is_opened_by_one_process",
+        ])
+        .env(HELD, &scratch.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let held = lines
+        .map_while(Result::ok)
+        .any(|line| line.contains("held"));
+    assert!(held, "the other process has it");
+    assert!(matches!(by_path(&scratch.0), Err(PoolError::InUse)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    by_path(&scratch.0).unwrap();
 }
 
 #[test]

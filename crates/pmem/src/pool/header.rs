@@ -30,7 +30,7 @@ use crate::{Offset, Pmem, PoolError, Writes};
 pub(super) const SLOT_BYTES: u64 = 4096;
 
 /// The format of this version.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PANDO\x1apm");
 

@@ -39,6 +39,7 @@ use pando_sync::shim::{Mutex, lock};
 pub use self::header::{FORMAT, VoidRange};
 use self::header::{Header, SLOT_BYTES, is_chunk_size};
 use self::voids::{Voids, joined};
+use crate::checksum::crc32c;
 use crate::limits::{
     CHUNK_BYTES, EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX, POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS,
     VOID_RANGES_MAX,
@@ -349,7 +350,7 @@ pub(crate) fn reseal(memory: &impl Pmem, slot: u64, change: u64) {
 
 /// An epoch with its checksum.
 pub(crate) fn sealed(epoch: LogEpoch) -> u64 {
-    let check = crc32c::crc32c(&epoch.0.to_le_bytes());
+    let check = crc32c(&epoch.0.to_le_bytes());
     epoch.0 | u64::from(check) << EPOCH_BITS
 }
 

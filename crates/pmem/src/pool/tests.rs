@@ -61,7 +61,7 @@ fn golden_bytes() {
     // SAFETY: nobody writes.
     let slot = unsafe { memory.read(Offset::new(SLOT_BYTES), 80) };
     let mut golden = b"PANDO\x1apm".to_vec();
-    golden.extend([1, 0, 0, 0, 0, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    golden.extend([2, 0, 0, 0, 0, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
     golden.extend(b"0123456789abcdef");
     golden.extend([0, 128, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 1, 0, 0, 0]);
     golden.extend([0; 8]);
