@@ -1,0 +1,218 @@
+#!/usr/bin/env python3
+"""The pool of the engine cdds over the wire: kill -9 under load, and CPU per command.
+
+    cargo build --release -p pando-server
+    crates/bench/scripts/pool.py kills target/release/pando --keys 10m --rounds 200
+    crates/bench/scripts/pool.py costs target/release/pando [--keys 500k] [--rounds 3] [--redis]
+
+`kills` loads the keys, with 8-byte values, and then, each round, writes on every one of --connections
+with --durability sync, kills the server with SIGKILL after a random time, and starts it again: how
+long from its exec to the first right answer, and whether every acknowledged write is there. It fails
+if one is lost. `costs` gives the CPU time of the server per SET and GET in batches of 32, by
+/proc/PID/stat, of cdds with --durability sync, of masstree without a log, and with --redis of
+redis-server without one, in turn. The pool lies on --directory, a tmpfs. Everything is on the
+loopback interface.
+"""
+
+import argparse
+import os
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+BATCH = 32
+
+
+def number(text):
+    units = {"k": 1_000, "m": 1_000_000}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def set_of(key, value):
+    return b"*3\r\n$3\r\nSET\r\n$14\r\nkey:%010d\r\n$8\r\n%08d\r\n" % (key, value)
+
+
+def get_of(key):
+    return b"*2\r\n$3\r\nGET\r\n$14\r\nkey:%010d\r\n" % key
+
+
+class Client:
+    """Batches of commands, and their replies in bytes."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def call(self, request, length):
+        """Raises ConnectionError if the server ends before all of the reply is there."""
+        self.socket.sendall(request)
+        reply = b""
+        while len(reply) < length:
+            more = self.socket.recv(1 << 16)
+            if not more:
+                raise ConnectionError("the server is gone")
+            reply += more
+        return reply
+
+    def set_all(self, pairs):
+        reply = self.call(b"".join(set_of(*pair) for pair in pairs), 5 * len(pairs))
+        assert reply == b"+OK\r\n" * len(pairs), reply[:200]
+
+    def get_all(self, keys):
+        """Values of keys that are there, of eight digits each."""
+        reply = self.call(b"".join(map(get_of, keys)), 14 * len(keys))
+        parts = reply.split(b"\r\n")[1::2]
+        assert len(parts) == len(keys), reply[:200]
+        return [int(part) for part in parts]
+
+
+class Server:
+    """A server, and the time from its exec to its first right answer."""
+
+    def __init__(self, command, directory, first):
+        self.port = free_port()
+        command = [part.replace("PORT", str(self.port)) for part in command]
+        self.log = open(os.path.join(directory, "server.log"), "ab")
+        begun = time.monotonic()
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, cwd=directory)
+        while True:
+            try:
+                self.client = Client(self.port)
+                if self.client.call(first[0], len(first[1])) == first[1]:
+                    break
+            except OSError:
+                assert self.process.poll() is None, f"it ended: see {self.log.name}"
+            time.sleep(0.0005)
+        self.seconds = time.monotonic() - begun
+
+    def cpu(self):
+        with open(f"/proc/{self.process.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self, how):
+        self.process.send_signal(how)
+        self.process.wait()
+        self.log.close()
+
+
+def pando(binary, pool, size):
+    return [binary, "--port", "PORT", "--threads", "1", "--engine", "cdds", "--pmem", pool] + [
+        "--pmem-size", size, "--durability", "sync"]
+
+
+class Writer(threading.Thread):
+    """Writes rising numbers to keys of its own until the server ends; knows what was acknowledged."""
+
+    def __init__(self, port, own, first):
+        super().__init__()
+        self.client, self.own, self.next = Client(port), own, first
+        self.acknowledged = {}
+
+    def run(self):
+        try:
+            while True:
+                keys = random.sample(self.own, BATCH)
+                self.client.set_all([(key, self.next) for key in keys])
+                self.acknowledged.update((key, self.next) for key in keys)
+                self.next += 1
+        except OSError:
+            pass
+
+
+def kills(arguments, directory, pool):
+    keys = arguments.keys
+    command = pando(arguments.pando, pool, arguments.size)
+    server = Server(command, directory, (b"PING\r\n", b"+PONG\r\n"))
+    for first in range(0, keys, 2000):
+        server.client.set_all([(key, 0) for key in range(first, min(first + 2000, keys))])
+    print(f"{keys} keys loaded")
+    known, times, acknowledged, lost = {}, [], 0, 0
+    for turn in range(arguments.rounds):
+        first = 1 + turn * 100_000
+        writers = [
+            Writer(server.port, range(start, keys, arguments.connections), first)
+            for start in range(arguments.connections)
+        ]
+        for writer in writers:
+            writer.start()
+        time.sleep(random.uniform(0.05, arguments.seconds))
+        server.end(signal.SIGKILL)
+        for writer in writers:
+            writer.join()
+            acknowledged += len(writer.acknowledged)
+            known.update(writer.acknowledged)
+        # The first answer is right only if it is a value that the key has had.
+        server = Server(command, directory, (b"EXISTS key:0000000000\r\n", b":1\r\n"))
+        times.append(server.seconds)
+        asked = random.sample(sorted(known), min(len(known), 20_000))
+        for writer in writers:
+            asked += writer.acknowledged
+        for start in range(0, len(asked), 1000):
+            part = asked[start : start + 1000]
+            # What was on its way may have been written too.
+            lost += sum(value < known[key] for key, value in zip(part, server.client.get_all(part)))
+    server.end(signal.SIGKILL)
+    times = sorted(1000 * second for second in times)
+    print(f"{arguments.rounds} rounds, {acknowledged} writes acknowledged, {lost} lost")
+    print(f"exec to the first right answer: {statistics.median(times):.0f} ms, at most {times[-1]:.0f}")
+    assert lost == 0, "acknowledged writes are lost"
+
+
+def costs(arguments, directory, pool):
+    command = [arguments.pando, "--port", "PORT", "--threads", "1", "--durability", "none"]
+    commands = {"cdds": pando(arguments.pando, pool, arguments.size), "masstree": command}
+    if arguments.redis:
+        commands["redis"] = ["redis-server", "--port", "PORT", "--save", "", "--appendonly", "no"]
+    first = (b"PING\r\n", b"+PONG\r\n")
+    servers = {name: Server(command, directory, first) for name, command in commands.items()}
+    random.seed(1)
+    batches = [random.sample(range(arguments.keys), BATCH) for _ in range(arguments.keys // BATCH)]
+    for server in servers.values():
+        for start in range(0, arguments.keys, 1000):
+            server.client.set_all([(key, 0) for key in range(start, start + 1000)])
+    for turn in range(arguments.rounds):
+        for name, server in servers.items():
+            row = []
+            for run in [
+                lambda batch: server.client.set_all([(key, turn) for key in batch]),
+                server.client.get_all,
+            ]:
+                before = server.cpu()
+                for batch in batches:
+                    run(batch)
+                row.append(1e9 * (server.cpu() - before) / (len(batches) * BATCH))
+            print(f"{name:10} SET {row[0]:6.0f} ns  GET {row[1]:6.0f} ns", flush=True)
+    for server in servers.values():
+        server.end(signal.SIGTERM)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=["kills", "costs"])
+    parser.add_argument("pando", type=os.path.abspath)
+    parser.add_argument("--keys", type=number, default=500_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--size", default="4gb")
+    parser.add_argument("--directory", default="/dev/shm")
+    parser.add_argument("--redis", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
+        pool = os.path.join(directory, "pool")
+        {"kills": kills, "costs": costs}[arguments.what](arguments, directory, pool)
+
+
+main()
