@@ -83,7 +83,7 @@ pub use memcached::{ListedItem, MemcachedHost};
 pub use memory::{Accesses, EvictionPolicy, LastAccess};
 pub use open::OpenError;
 pub use options::{EngineKind, MemoryMeter, Options};
-pub use pando_cdds::{Error as PoolError, Options as PoolOptions, Place};
+pub use pando_cdds::{Error as PoolError, FileMedium, Options as PoolOptions, Place};
 pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
 pub use pando_durability::log::{
     LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,

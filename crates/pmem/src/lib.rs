@@ -27,6 +27,7 @@ mod filed;
 pub mod fuzz;
 pub mod limits;
 mod mapped;
+mod memory;
 mod offset;
 mod pool;
 mod region;
@@ -37,6 +38,7 @@ pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, WordGroup, Words, Writes}
 pub use error::{Full, PoolError};
 pub use filed::Filed;
 pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};
+pub use memory::Memory;
 pub use offset::Offset;
 pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size};
 pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

@@ -67,7 +67,9 @@ use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
 };
-use pando_pmem::{Mapped, Medium, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size};
+use pando_pmem::{
+    Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
+};
 use pando_sync::{LogEpoch, lock};
 
 pub use self::kept::KeptSnapshot;
@@ -107,15 +109,23 @@ pub struct Options {
 }
 
 impl Options {
-    /// A pool of so many bytes in this file: on a tmpfs in shared memory, elsewhere in persistent
-    /// memory with direct access.
-    pub fn in_file(path: PathBuf, bytes: u64) -> std::io::Result<Self> {
+    /// A pool of so many bytes in this file, which lies on that.
+    pub fn in_file(path: PathBuf, bytes: u64, medium: FileMedium) -> std::io::Result<Self> {
         let directory = path
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty());
-        let medium = Medium::of_directory(directory.unwrap_or(Path::new(".")))?;
+        let mapped = match medium {
+            FileMedium::Auto => Medium::of_directory(directory.unwrap_or(Path::new(".")))?,
+            FileMedium::Dax => Some(Medium::Dax),
+            FileMedium::DaxWithCaches => Some(Medium::DaxWithCaches),
+            FileMedium::SharedMemory => Some(Medium::SharedMemory),
+            FileMedium::Disk => None,
+        };
         Ok(Self {
-            place: Place::Mapped(path, medium),
+            place: match mapped {
+                Some(medium) => Place::Mapped(path, medium),
+                None => Place::Filed(path),
+            },
             bytes,
             ..Self::default()
         })
@@ -127,6 +137,7 @@ impl Options {
         match &self.place {
             Place::Memory => "memory of the process: everything ends with it",
             Place::Mapped(_, medium) => medium.promise(),
+            Place::Filed(_) => Filed::PROMISE,
         }
     }
 }
@@ -138,6 +149,54 @@ pub enum Place {
     Memory,
     /// In a file that is mapped, and created if it does not exist.
     Mapped(PathBuf, Medium),
+    /// In an ordinary file, created if it does not exist.
+    Filed(PathBuf),
+}
+
+/// What the file of a pool lies on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileMedium {
+    /// Shared memory on a tmpfs; else persistent memory if the file system has direct access; else
+    /// a disk.
+    #[default]
+    Auto,
+    /// Persistent memory.
+    Dax,
+    /// Persistent memory of a machine that flushes its caches when the power fails (eADR).
+    DaxWithCaches,
+    /// A tmpfs.
+    SharedMemory,
+    /// Anything: the file is written by commits, through a journal.
+    Disk,
+}
+
+impl FileMedium {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::Dax,
+        Self::DaxWithCaches,
+        Self::SharedMemory,
+        Self::Disk,
+    ];
+
+    /// Its name in settings.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Dax => "dax",
+            Self::DaxWithCaches => "eadr",
+            Self::SharedMemory => "shared-memory",
+            Self::Disk => "disk",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|medium| medium.name() == name)
+    }
 }
 
 impl Default for Options {
@@ -188,7 +247,7 @@ impl Counted {
 }
 
 struct State {
-    tree: Tree<Mapped>,
+    tree: Tree<Memory>,
     trees: BTreeMap<TreeId, Counted>,
     next_tree: u32,
     /// What [`State::write_usage`] wrote last.
@@ -551,33 +610,38 @@ impl Cdds {
 }
 
 /// Opens the pool, or makes one.
-fn open_pool(options: &Options) -> Result<Pool<Mapped>, Error> {
+fn open_pool(options: &Options) -> Result<Pool<Memory>, Error> {
     let shape = Shape::with_nodes(node_bytes(ENTRIES));
-    let (path, medium) = match &options.place {
-        Place::Memory => return Ok(Pool::create(Mapped::anonymous(options.bytes)?, shape)?),
-        Place::Mapped(path, medium) => (path, *medium),
-    };
     let (wanted, protection) = (options.bytes, options.protection);
+    let path = match &options.place {
+        Place::Memory => return Ok(Pool::create(Mapped::anonymous(wanted)?.into(), shape)?),
+        Place::Mapped(path, _) | Place::Filed(path) => path,
+    };
+    let open = |bytes| match &options.place {
+        Place::Mapped(_, medium) => {
+            Mapped::open(path, bytes, *medium, protection).map(Memory::Mapped)
+        }
+        _ => Filed::open(path, bytes).map(Memory::Filed),
+    };
     if !path.exists() {
-        let memory = Mapped::create(path, wanted, medium, protection)?;
+        let memory = match &options.place {
+            Place::Mapped(_, medium) => Mapped::create(path, wanted, *medium, protection)?.into(),
+            _ => Filed::create(path, wanted)?.into(),
+        };
         return Ok(Pool::create(memory, shape)?);
     }
     check_size(wanted)?;
     let length = std::fs::metadata(path).map_err(PoolError::Io)?.len();
-    let opened = match check_size(length) {
-        Ok(()) => Pool::open(
-            Mapped::open(path, None, medium, protection)?,
-            shape.node_bytes,
-        ),
+    let opened = match (&options.place, check_size(length)) {
         // Whoever made it died before it had its size.
-        Err(_) if length == 0 => return Err(PoolError::Unfinished.into()),
-        Err(_) => Err(PoolError::Foreign),
+        (_, Err(_)) if length == 0 => return Err(PoolError::Unfinished.into()),
+        (Place::Mapped(..), Err(_)) => Err(PoolError::Foreign),
+        _ => Pool::open(open(None)?, shape.node_bytes),
     };
     match opened {
         Err(PoolError::Unfinished) => {
             // Whoever made it died before it was a pool.
-            let memory = Mapped::open(path, Some(wanted), medium, protection)?;
-            Ok(Pool::create(memory, shape)?)
+            Ok(Pool::create(open(Some(wanted))?, shape)?)
         }
         Ok(pool) if pool.memory().bytes() != wanted => {
             let pool = pool.memory().bytes();

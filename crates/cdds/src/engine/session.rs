@@ -11,7 +11,7 @@ use pando_engine::{
     Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
-use pando_pmem::Mapped;
+use pando_pmem::Memory;
 use pando_sync::lock;
 
 use super::update::Change;
@@ -31,7 +31,7 @@ const CLEANED_AT_ONCE: usize = 4;
 /// A session of the engine; dropping it frees its place.
 pub struct CddsSession {
     pub(super) engine: Arc<Cdds>,
-    pub(super) reader: Reader<Mapped>,
+    pub(super) reader: Reader<Memory>,
     /// The trees that were there when the engine's were of this generation (CE4 trees-known).
     known: (u64, BTreeSet<TreeId>),
     /// See [`Self::take_refusal`].

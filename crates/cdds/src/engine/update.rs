@@ -12,7 +12,7 @@ use crate::Error;
 use crate::ahead::Spot;
 use crate::leaf::{Done, Leaf};
 use crate::record::Record;
-use pando_pmem::Mapped;
+use pando_pmem::Memory;
 
 /// What an update does to the tree.
 pub(super) enum Change {
@@ -255,7 +255,7 @@ impl State {
             .is_live(tree)
             .then(|| self.tree.latch(place, None))
             .flatten();
-        let record = sound(leaf.as_ref().map_or(Ok(None), Leaf::<Mapped>::record));
+        let record = sound(leaf.as_ref().map_or(Ok(None), Leaf::<Memory>::record));
         show(record, lock(&self.graves).version(place))
     }
 }

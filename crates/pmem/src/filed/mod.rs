@@ -30,6 +30,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 
 use pando_durability::disk::{Access, Disk, RealDisk};
 use pando_sync::lock;
@@ -146,6 +147,11 @@ impl Pmem for Filed {
     }
 
     #[inline]
+    fn prefetch(&self, at: Offset, length: usize) {
+        self.region.prefetch(at, length);
+    }
+
+    #[inline]
     fn store(&self, at: Offset, word: u64) {
         self.region.store(at, word);
     }
@@ -163,6 +169,11 @@ impl Pmem for Filed {
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
         // SAFETY: the caller promises it.
         unsafe { self.region.read(at, length) }
+    }
+
+    #[inline]
+    fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
+        Some(self.region.halves(at))
     }
 
     fn flush(&self, at: Offset, length: usize) {

@@ -30,6 +30,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 
@@ -37,6 +38,7 @@ pub use self::lines::Flush;
 pub(crate) use self::mapping::Mapping;
 use self::protection::Protector;
 pub use self::protection::{Protection, has_protection_keys};
+use crate::limits::POOL_UNIT_BYTES;
 use crate::region::Region;
 use crate::{Offset, Pmem, PoolError, WORD_BYTES, Words, Writes, check_size};
 
@@ -52,16 +54,20 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// What files of a directory can lie on: shared memory on a tmpfs, else persistent memory with
-    /// direct access. Whether the file system has that, [`Mapped::create`] and [`Mapped::open`]
-    /// find out.
-    pub fn of_directory(path: &Path) -> io::Result<Self> {
-        let is_memory = lies_in_memory(&File::open(path)?)?;
-        Ok(if is_memory {
-            Self::SharedMemory
-        } else {
-            Self::Dax
-        })
+    /// What files of a directory lie on, if they can be mapped: shared memory on a tmpfs, else
+    /// persistent memory where the file system has direct access, which is tried.
+    pub fn of_directory(path: &Path) -> io::Result<Option<Self>> {
+        if lies_in_memory(&File::open(path)?)? {
+            return Ok(Some(Self::SharedMemory));
+        }
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map(File::from)
+        else {
+            return Ok(None);
+        };
+        file.set_len(POOL_UNIT_BYTES)?;
+        let mapping = Mapping::new(&file, 0, POOL_UNIT_BYTES, synchronous());
+        Ok(mapping.is_ok().then_some(Self::Dax))
     }
 
     /// What a crash of the process and a loss of power take.
@@ -165,8 +171,7 @@ impl Mapped {
             }
             MapFlags::SHARED
         } else {
-            // PX2: `SHARED_VALIDATE` refuses what it does not know.
-            MapFlags::SHARED_VALIDATE | MapFlags::SYNC
+            synchronous()
         };
         let mapping = Mapping::new(&file, 0, bytes, flags).map_err(|error| {
             let unable = [Errno::OPNOTSUPP, Errno::INVAL].map(Errno::raw_os_error);
@@ -202,6 +207,11 @@ impl Mapped {
     pub fn flushes_by(&self) -> Flush {
         self.flush
     }
+}
+
+/// PX2 synchronous: `SHARED_VALIDATE` refuses what it does not know.
+fn synchronous() -> MapFlags {
+    MapFlags::SHARED_VALIDATE | MapFlags::SYNC
 }
 
 /// Whether a file lies on a tmpfs, or another file system that has nothing but memory.

@@ -115,6 +115,8 @@ pub struct Config {
     pub pmem: Option<PathBuf>,
     /// `pmem-size`: bytes of that pool. Default 1 GiB.
     pub pmem_bytes: u64,
+    /// `pmem-medium`: what its file lies on. Default `auto`.
+    pub pmem_medium: pando_db::FileMedium,
     /// `durability`: when requests are answered, unless a connection says otherwise; `none` at the
     /// start means that nothing is read from or written to disk. Default `interval`.
     pub durability: Durability,
@@ -248,6 +250,7 @@ impl Default for Config {
             engine: EngineKind::default(),
             pmem: None,
             pmem_bytes: 1 << 30,
+            pmem_medium: pando_db::FileMedium::Auto,
             durability: Durability::Interval,
             data_dir: "pando-data".into(),
             log_dirs: Vec::new(),
@@ -428,7 +431,10 @@ impl Config {
     /// Where the pool of the engine `cdds` is.
     pub fn pool_options(&self) -> std::io::Result<pando_db::PoolOptions> {
         match &self.pmem {
-            Some(path) => pando_db::PoolOptions::in_file(path.clone(), self.pmem_bytes),
+            Some(path) => {
+                let (bytes, medium) = (self.pmem_bytes, self.pmem_medium);
+                pando_db::PoolOptions::in_file(path.clone(), bytes, medium)
+            }
             None => Ok(pando_db::PoolOptions {
                 bytes: self.pmem_bytes,
                 ..pando_db::PoolOptions::default()

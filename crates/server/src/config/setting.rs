@@ -1,6 +1,6 @@
 //! The table of settings, from which flags, the file, CONFIG and the help are made.
 
-use pando_db::{Durability, EngineKind, EvictionPolicy};
+use pando_db::{Durability, EngineKind, EvictionPolicy, FileMedium};
 
 use super::Config;
 use super::encodings;
@@ -325,8 +325,8 @@ static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "pmem",
-        "File of the pool of the engine cdds, in persistent memory (DAX) or on a tmpfs; without, \
-         the pool is in memory of the process",
+        "File of the pool of the engine cdds, in persistent memory (DAX), on a tmpfs or on a disk; \
+         without, the pool is in memory of the process",
         |config| print_path(config.pmem.as_deref()),
         |config, value| set(&mut config.pmem, parse_path(value)),
     ),
@@ -335,6 +335,20 @@ static SETTINGS: &[Setting] = &[
         "Bytes of the pool of the engine cdds; that of a pool which exists cannot be changed",
         |config| print(config.pmem_bytes),
         |config, value| set(&mut config.pmem_bytes, memory(value, MIB, 1 << 44)),
+    ),
+    Setting::new(
+        "pmem-medium",
+        "What the file of the pool lies on; auto finds out whether it is a tmpfs, persistent \
+         memory with direct access, or a disk; eadr is persistent memory on a machine that \
+         flushes its caches when the power fails",
+        |config| config.pmem_medium.name().into(),
+        |config, value| {
+            let medium = text(value).and_then(FileMedium::from_name);
+            set(
+                &mut config.pmem_medium,
+                medium.ok_or(Expected::OneOf(&FILE_MEDIA)),
+            )
+        },
     ),
     Setting::new(
         "durability",
@@ -766,6 +780,7 @@ macro_rules! names {
 
 names!(DURABILITIES, Durability);
 names!(ENGINES, EngineKind);
+names!(FILE_MEDIA, FileMedium);
 names!(LOG_LEVELS, LogLevel);
 
 /// In Redis' order.

@@ -2,7 +2,7 @@
 
 use redis::{Commands, Connection, RedisResult};
 
-use crate::harness::{Pool, run_to_end};
+use crate::harness::{Folder, Pool, TestServer, run_to_end};
 
 /// The smallest pool that can be set is of a mebibyte; this one is full soon.
 const SMALL: [&str; 4] = ["--pmem-size", "8mb", "--durability", "interval"];
@@ -188,4 +188,35 @@ fn msetnx_stores_all_or_nothing_in_a_full_pool() {
     assert_eq!(there(&mut connection, "k", 0..500), 500);
     // What was taken back is free again.
     fill(&mut connection, "k", 700, 8000);
+}
+
+/// An ordinary file on a disk, where what was acknowledged also survives a loss of power: the
+/// crashes of that are those of `pando-pmem`.
+#[test]
+fn a_pool_on_a_disk_survives_a_kill() {
+    let folder = Folder::new();
+    let file = folder.path("pool");
+    let file = file.to_str().expect("text");
+    let flags = |medium| {
+        let pool = ["--engine", "cdds", "--pmem", file, "--pmem-medium", medium];
+        [&pool[..], &["--pmem-size", "8mb", "--durability", "sync"]].concat()
+    };
+    for round in 0..3 {
+        let server = TestServer::start(&flags("disk"));
+        let mut connection = server.connection();
+        for before in 0..round {
+            assert_eq!(there(&mut connection, &before.to_string(), 0..501), 500);
+        }
+        let name = round.to_string();
+        fill(&mut connection, &name, 501, 100);
+        let () = connection.del(format!("{name}:7")).expect("a number");
+        server.signal("KILL");
+    }
+    let (status, said) = run_to_end(&[&flags("shared-memory")[..], &["--port", "0"]].concat());
+    assert!(!status.success() && said.contains(file), "{said}");
+    let (status, said) = run_to_end(&[&flags("floppy")[..], &["--port", "0"]].concat());
+    assert!(
+        !status.success() && said.contains("auto, dax, eadr, shared-memory, disk"),
+        "{said}"
+    );
 }
