@@ -197,7 +197,7 @@ impl Frames {
                 common_bytes(bytes_of(first), bytes_of(&separators[separators.len() - 1]))
             }
         };
-        // Relaxed: the lock's mark and release order them (L2).
+        // Relaxed: the mark and release of the lock order them.
         let common = found.get(1).map_or([0; 4], bytes_of);
         for index in 0..COMMON {
             words[index].store(common[index] & mask(skip, index), Ordering::Relaxed);
