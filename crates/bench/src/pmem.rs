@@ -101,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Outcome<()> {
 }
 
 fn mapped(scratch: &Scratch, protection: Protection) -> Outcome<Mapped> {
-    let mapped = Mapped::create(&scratch.0, POOL_BYTES, Medium::SharedMemory, protection)?;
+    let mapped = Mapped::create(&scratch.0, POOL_BYTES, Medium::Rehearsal, protection)?;
     Ok(mapped)
 }
 

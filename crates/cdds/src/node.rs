@@ -777,7 +777,12 @@ pub(crate) struct Needs<'s> {
 }
 
 impl Needs<'_> {
+    #[inline]
     pub(crate) fn need<M: Pmem>(&self, pool: &Pool<M>, Span { start, end }: Span) -> bool {
+        // Most are empty or live; what is void is neither.
+        if start == 0 || end == 0 {
+            return start != 0 && !pool.is_void(LogEpoch(start)) && start <= self.open.0;
+        }
         let present = View(self.open);
         if !present.sees(pool, start) {
             return false;

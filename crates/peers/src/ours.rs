@@ -25,7 +25,7 @@ fn mapped(directory: &Path, bytes: u64) -> Outcome<Mapped> {
     Ok(Mapped::create(
         &path,
         bytes,
-        Medium::SharedMemory,
+        Medium::Rehearsal,
         Protection::None,
     )?)
 }

@@ -15,7 +15,7 @@
 use pando_sync::LogEpoch;
 
 use super::classes::RECORD_BYTES;
-use crate::pool::{DESCRIPTORS_AT, sealed, unsealed};
+use crate::pool::{DESCRIPTORS_AT, epoch_bits, sealed, unsealed};
 use crate::{Offset, Pmem, Pool};
 
 /// Bytes of a descriptor.
@@ -112,6 +112,15 @@ impl Record {
             Some(freed) if freed < taken || pool.is_void(freed) => BlockState::Taken,
             Some(freed) => BlockState::Freed(freed),
         }
+    }
+
+    /// Whether the record says so at first sight, as most do. Damage may hide behind it: it is for
+    /// who looks for blocks to hand out, which a damaged one is not either.
+    #[inline]
+    pub(super) fn seems_taken<M: Pmem>(self, pool: &Pool<M>) -> bool {
+        let [taken, freed] =
+            [self.0, self.freed_at()].map(|at| epoch_bits(pool.memory().load(at)));
+        freed < taken && !pool.is_void(taken)
     }
 
     pub(super) fn take<M: Pmem>(self, pool: &Pool<M>, epoch: LogEpoch) {

@@ -397,6 +397,9 @@ impl<M: Pmem> Allocator<M> {
         let (mut waiting, mut last) = (0, LogEpoch::NONE);
         for index in (0..slab.blocks).rev() {
             let (record, _) = self.block(chunk, class, index);
+            if record.seems_taken(&self.pool) {
+                continue;
+            }
             match record.judge(&self.pool) {
                 BlockState::Free => slabs.free.push(index as u16),
                 BlockState::Freed(epoch) if epoch <= horizon => slabs.free.push(index as u16),

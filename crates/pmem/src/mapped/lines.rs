@@ -1,6 +1,7 @@
 //! The instructions that send a line to memory, and the one that waits for it.
 
 use std::ptr::NonNull;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::LINE_BYTES;
 
@@ -15,6 +16,9 @@ pub enum Flush {
     EvictInOrder,
     /// Not at all: the caches are within what power loss spares.
     Nothing,
+    /// Not at all, nor in any order: only the process may end, and what it has stored stays, all of
+    /// it up to some moment.
+    Never,
 }
 
 impl Flush {
@@ -54,7 +58,7 @@ impl Flush {
     /// The range is mapped, and the processor has the instruction.
     #[inline]
     pub(super) unsafe fn lines(self, start: NonNull<u8>, bytes: usize) {
-        if bytes == 0 || self == Self::Nothing {
+        if bytes == 0 || matches!(self, Self::Nothing | Self::Never) {
             return;
         }
         let before = start.addr().get() % LINE_BYTES as usize;
@@ -90,7 +94,7 @@ impl Flush {
             },
             // SAFETY: as above.
             Self::EvictInOrder => unsafe { _mm_clflush(at) },
-            Self::Nothing => {}
+            Self::Nothing | Self::Never => {}
         }
     }
 
@@ -100,6 +104,11 @@ impl Flush {
     /// Waits for the lines that are on their way.
     #[inline]
     pub(super) fn fence(self) {
+        if self == Self::Never {
+            // Each store releases those before it, and what a killed thread has stored is seen by
+            // everybody: nothing is waited for.
+            return compiler_fence(Ordering::SeqCst);
+        }
         #[cfg(target_arch = "x86_64")]
         // SAFETY: every processor of this architecture has the instruction.
         unsafe {

@@ -4,7 +4,8 @@
 //! |---|---|---|---|
 //! | [`Medium::Dax`] | `clwb`, `clflushopt` or `clflush`, by CPUID | yes | yes |
 //! | [`Medium::DaxWithCaches`] | none: the caches are flushed by the machine (eADR) | yes | yes |
-//! | [`Medium::SharedMemory`] | as DAX | yes | no |
+//! | [`Medium::SharedMemory`] | none, and no fence: caches do not end with a process | yes | no |
+//! | [`Medium::Rehearsal`] | as DAX | yes | no |
 //!
 //! A mapping of any other file is refused: the kernel writes its pages back whenever it likes, so
 //! that no flush orders anything. [`crate::Filed`] is for these.
@@ -51,6 +52,9 @@ pub enum Medium {
     DaxWithCaches,
     /// A tmpfs.
     SharedMemory,
+    /// A tmpfs in the place of persistent memory: every flush and fence is executed, so that they
+    /// can be measured.
+    Rehearsal,
 }
 
 impl Medium {
@@ -82,7 +86,7 @@ impl Medium {
                 "persistent memory, caches included: what is acknowledged survives a crash of the \
                  process, and a loss of power if the machine flushes its caches then (eADR)"
             }
-            Self::SharedMemory => {
+            Self::SharedMemory | Self::Rehearsal => {
                 "shared memory: what is acknowledged survives a crash of the process; a loss of \
                  power or a restart of the machine takes everything"
             }
@@ -162,10 +166,11 @@ impl Mapped {
         let flush = match medium {
             Medium::DaxWithCaches => Flush::Nothing,
             Medium::Dax => detected.ok_or(PoolError::NoFlush)?,
-            // What it promises needs no flush; where there is one, it costs what it would cost.
-            Medium::SharedMemory => detected.unwrap_or(Flush::Nothing),
+            Medium::SharedMemory => Flush::Never,
+            Medium::Rehearsal => detected.unwrap_or(Flush::Nothing),
         };
-        let flags = if medium == Medium::SharedMemory {
+        let is_shared = matches!(medium, Medium::SharedMemory | Medium::Rehearsal);
+        let flags = if is_shared {
             if !lies_in_memory(&file)? {
                 return Err(PoolError::NotInMemory);
             }
@@ -178,7 +183,7 @@ impl Mapped {
             let refused = error
                 .raw_os_error()
                 .is_some_and(|code| unable.contains(&code));
-            if medium != Medium::SharedMemory && refused {
+            if !is_shared && refused {
                 PoolError::NoDirectAccess(error)
             } else {
                 PoolError::NotMappable(error)
@@ -294,7 +299,7 @@ impl Pmem for Mapped {
     fn expect_writes(&self, at: Offset, length: usize) {
         self.region.check(at, length);
         self.mapping.populate(at.get(), length);
-        if self.medium == Medium::SharedMemory {
+        if matches!(self.medium, Medium::SharedMemory | Medium::Rehearsal) {
             self.mapping.join_pages(at.get(), length);
         }
     }

@@ -192,15 +192,19 @@ fn shared_memory_is_refused_on_a_disk() {
 
 #[test]
 fn every_flush_that_there_is_runs_over_any_range() {
-    let scratch = Scratch::new("flush");
-    let mapped = create(&scratch, Protection::None);
+    let [scratch, other] = ["flush", "never"].map(Scratch::new);
+    let rehearsed = Mapped::create(&scratch.0, BYTES, Medium::Rehearsal, Protection::None);
+    let mapped = rehearsed.unwrap();
     let detected = Flush::detect().expect("a processor of our time");
     assert_eq!(mapped.flushes_by(), detected);
+    let shared = create(&other, Protection::None);
+    assert_eq!(shared.flushes_by(), Flush::Never);
     let all = [
         Flush::WriteBack,
         Flush::Evict,
         Flush::EvictInOrder,
         Flush::Nothing,
+        Flush::Never,
     ];
     let best = all.iter().position(|flush| *flush == detected).unwrap();
     for flush in &all[best..] {

@@ -356,6 +356,11 @@ pub(crate) fn sealed(epoch: LogEpoch) -> u64 {
 
 /// The epoch of a word, if its checksum is right.
 pub(crate) fn unsealed(word: u64) -> Option<LogEpoch> {
-    let epoch = LogEpoch(word & ((1 << EPOCH_BITS) - 1));
+    let epoch = epoch_bits(word);
     (sealed(epoch) == word).then_some(epoch)
+}
+
+/// The epoch of a word, right or not.
+pub(crate) fn epoch_bits(word: u64) -> LogEpoch {
+    LogEpoch(word & ((1 << EPOCH_BITS) - 1))
 }
