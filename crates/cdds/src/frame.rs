@@ -291,7 +291,9 @@ impl Frame<'_> {
                 let wanted = window(bytes, skip);
                 let place = separators.partition_point(|bytes| load(bytes) <= wanted);
                 if place > 0 && load(&separators[place - 1]) == wanted {
-                    let first = separators.partition_point(|bytes| load(bytes) < wanted);
+                    // Below `place` even if they change meanwhile.
+                    let below = &separators[..place];
+                    let first = below.partition_point(|bytes| load(bytes) < wanted);
                     let alike = &children[first + 1..=place];
                     first
                         + alike.partition_point(|child| {
@@ -413,5 +415,43 @@ mod tests {
             assert_eq!(compare_common(bytes, &common, skip), Order::Equal);
         }
         assert_eq!(common_bytes(bytes, bytes), 24);
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod schedules {
+    use std::sync::Arc;
+
+    use shuttle::thread;
+
+    use super::*;
+
+    /// A reader finds out afterwards that a frame changed; until then it sees words of several.
+    #[test]
+    fn a_frame_that_changes_meanwhile_is_looked_through() {
+        const SLOTS: usize = 4;
+        let search = || {
+            let words: Arc<[AtomicU64]> = (0..COMMON + 2 * SLOTS)
+                .map(|index| AtomicU64::new(if index < COMMON + SLOTS - 1 { 5 } else { 9 } << 56))
+                .collect();
+            let shared = Arc::clone(&words);
+            let writer = thread::spawn(move || {
+                for word in &shared[COMMON..COMMON + SLOTS] {
+                    word.store(4 << 56, Ordering::Relaxed);
+                }
+            });
+            let lock = VersionLock::new(NodeKind::Interior, false);
+            let version = lock.stable();
+            let frame = Frame {
+                watch: Watch::of(&lock, version),
+                place: FramePlace { index: 0, version },
+                node: 0,
+                head: SLOTS as u64,
+                words: &words,
+            };
+            assert!(frame.find(&Probe::new(&[5]), |_| Some(&[5])).is_some());
+            writer.join().expect("it only stores");
+        };
+        shuttle::check_random(search, 1000);
     }
 }

@@ -118,8 +118,7 @@ impl Record {
     /// who looks for blocks to hand out, which a damaged one is not either.
     #[inline]
     pub(super) fn seems_taken<M: Pmem>(self, pool: &Pool<M>) -> bool {
-        let [taken, freed] =
-            [self.0, self.freed_at()].map(|at| epoch_bits(pool.memory().load(at)));
+        let [taken, freed] = [self.0, self.freed_at()].map(|at| epoch_bits(pool.memory().load(at)));
         freed < taken && !pool.is_void(taken)
     }
 
