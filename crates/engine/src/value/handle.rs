@@ -29,6 +29,11 @@ impl<T: ?Sized> Handle<T> {
         Arc::as_ptr(&self.0).cast()
     }
 
+    /// Whether somebody else may hold the node: a hint, where others change handles meanwhile.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// The node, if nobody else holds it.
     pub(super) fn get_mut(&mut self) -> Option<&mut T> {
         Arc::get_mut(&mut self.0)

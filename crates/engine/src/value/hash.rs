@@ -465,6 +465,17 @@ impl<'o> HashDraft<'o> {
         }
     }
 
+    /// Removes a field that is there. O(log fields).
+    pub(super) fn remove_present(&mut self, field: &[u8]) {
+        match &mut self.0 {
+            Form::Wide(row) => row.remove_present(field),
+            Form::Packed(_) => {
+                let found = self.remove(field);
+                debug_assert!(found);
+            }
+        }
+    }
+
     /// Sets flat columns that come before all others, or after them, in the order of their fields.
     pub(super) fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
         if let Form::Wide(row) = &mut self.0 {

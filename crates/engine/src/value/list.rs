@@ -46,25 +46,50 @@ const NEAR: i64 = 64;
 const PLACE_BYTES_MAX: usize = 7;
 
 /// The label of a place, without a fraction.
-fn label(place: i64) -> Vec<u8> {
-    if (-NEAR..NEAR).contains(&place) {
-        return vec![(0x80 + place) as u8];
+#[derive(Clone, Copy, Debug)]
+struct Label {
+    bytes: [u8; 1 + PLACE_BYTES_MAX],
+    length: u8,
+}
+
+impl Label {
+    fn of(place: i64) -> Self {
+        let mut label = [0; 1 + PLACE_BYTES_MAX];
+        if (-NEAR..NEAR).contains(&place) {
+            label[0] = (0x80 + place) as u8;
+            return Self {
+                bytes: label,
+                length: 1,
+            };
+        }
+        let (first, far) = if place < 0 {
+            (0x3F, (-NEAR - 1 - place) as u64)
+        } else {
+            (0xC0, (place - NEAR) as u64)
+        };
+        let bytes = (size_of::<u64>() - far.leading_zeros() as usize / 8).max(1);
+        assert!(bytes <= PLACE_BYTES_MAX, "place {place}");
+        let (first, far) = if place < 0 {
+            (first - (bytes as u8 - 1), !far)
+        } else {
+            (first + (bytes as u8 - 1), far)
+        };
+        label[0] = first;
+        label[1..=bytes].copy_from_slice(&far.to_be_bytes()[size_of::<u64>() - bytes..]);
+        Self {
+            bytes: label,
+            length: 1 + bytes as u8,
+        }
     }
-    let (first, far) = if place < 0 {
-        (0x3F, (-NEAR - 1 - place) as u64)
-    } else {
-        (0xC0, (place - NEAR) as u64)
-    };
-    let bytes = (size_of::<u64>() - far.leading_zeros() as usize / 8).max(1);
-    assert!(bytes <= PLACE_BYTES_MAX, "place {place}");
-    let (first, far) = if place < 0 {
-        (first - (bytes as u8 - 1), !far)
-    } else {
-        (first + (bytes as u8 - 1), far)
-    };
-    let mut label = vec![first];
-    label.extend_from_slice(&far.to_be_bytes()[size_of::<u64>() - bytes..]);
-    label
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// The same with room for a fraction.
+fn label(place: i64) -> Vec<u8> {
+    Label::of(place).as_bytes().to_vec()
 }
 
 /// The place and the fraction of a label.
@@ -303,8 +328,8 @@ impl<'o> ListDraft<'o> {
             (Some(edge), End::First) => edge - count,
             (Some(edge), End::Last) => edge + 1,
         };
-        let labels: Vec<Vec<u8>> = (first..first + count).map(label).collect();
-        let columns = labels.iter().map(Vec::as_slice).zip(elements);
+        let labels: Vec<Label> = (first..first + count).map(Label::of).collect();
+        let columns = labels.iter().map(Label::as_bytes).zip(elements);
         self.0.extend(end, &columns.collect::<Vec<_>>());
     }
 

@@ -263,6 +263,28 @@ impl<'a> RowRef<'a> {
         }
     }
 
+    /// The same in a leaf, whose names have little in common with those of other rows, and much
+    /// with each other: what all begin with is compared once.
+    pub(super) fn search_leaf(self, field: &[u8]) -> Result<usize, usize> {
+        let Some(last) = self.count.checked_sub(1) else {
+            return Err(0);
+        };
+        let (first, last) = (self.field(0), self.field(last));
+        let common = common_bytes(first, last);
+        let (prefix, rest) = field.split_at(common.min(field.len()));
+        match first[..common].cmp(prefix) {
+            Ordering::Less => return Err(self.count),
+            Ordering::Greater => return Err(0),
+            Ordering::Equal => {}
+        }
+        let name = Name::new(rest);
+        let block = &self.block[self.data..];
+        find(self.count, |index| {
+            let (start, end) = (self.start(index) + common, self.end(2 * index).0);
+            name.compare_to(&block[start..], end - start)
+        })
+    }
+
     /// The same block, if its offsets are short; only large leaves of wide rows have long ones.
     #[inline]
     pub(super) fn short(self) -> Option<ShortRow<'a>> {
@@ -478,6 +500,18 @@ impl<'a> Iterator for Entries<'a> {
         let part = |range: Range<usize>| self.data.get(range).unwrap_or_default();
         Some((part(start..middle), part(middle..end)))
     }
+}
+
+/// How many bytes two names have in common at their beginning.
+#[inline]
+fn common_bytes(one: &[u8], other: &[u8]) -> usize {
+    const WORD_BYTES: usize = size_of::<u64>();
+    let (words, _) = one.as_chunks::<WORD_BYTES>();
+    let (others, _) = other.as_chunks::<WORD_BYTES>();
+    let pairs = words.iter().zip(others);
+    let equal = pairs.take_while(|(one, other)| one == other).count() * WORD_BYTES;
+    let rest = one[equal..].iter().zip(&other[equal..]);
+    equal + rest.take_while(|(one, other)| one == other).count()
 }
 
 /// Binary-searches `count` fields for one that compares as equal; returns it, or where it would be.

@@ -71,14 +71,27 @@ fn score_of(order: u64, value: &[u8]) -> f64 {
 
 fn by_score(score: f64, member: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(HEAD_BYTES + member.len());
-    name.push(BY_SCORE);
-    name.extend_from_slice(&order_of(score).to_be_bytes());
-    name.extend_from_slice(member);
+    put_by_score(&mut name, score, member);
     name
 }
 
+fn put_by_score(name: &mut Vec<u8>, score: f64, member: &[u8]) {
+    name.clear();
+    name.push(BY_SCORE);
+    name.extend_from_slice(&order_of(score).to_be_bytes());
+    name.extend_from_slice(member);
+}
+
 fn by_member(member: &[u8]) -> Vec<u8> {
-    [&[BY_MEMBER], member].concat()
+    let mut name = Vec::with_capacity(1 + member.len());
+    put_by_member(&mut name, member);
+    name
+}
+
+fn put_by_member(name: &mut Vec<u8>, member: &[u8]) {
+    name.clear();
+    name.push(BY_MEMBER);
+    name.extend_from_slice(member);
 }
 
 /// The order and the member in a name of the second order.
@@ -254,6 +267,8 @@ impl ExactSizeIterator for SortedIter<'_> {}
 pub struct SortedDraft<'o> {
     row: HashDraft<'o>,
     indexed: bool,
+    /// The name of the column that is being changed.
+    name: Vec<u8>,
 }
 
 impl<'o> SortedDraft<'o> {
@@ -263,6 +278,7 @@ impl<'o> SortedDraft<'o> {
         Self {
             row: HashDraft::new(old.map(|old| old.row)),
             indexed: old.is_some_and(|old| old.indexed),
+            name: Vec::new(),
         }
     }
 
@@ -292,24 +308,33 @@ impl<'o> SortedDraft<'o> {
     /// A member longer than [`crate::limits::FIELD_BYTES_MAX`] less 9, or NaN, is a broken
     /// invariant of the caller.
     pub fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        assert!(!score.is_nan(), "DZ2");
         let old = self.as_ref().score(member);
+        self.change(member, old, score);
+        old
+    }
+
+    /// The same for a member that has the score `old`, as [`SortedRef::score`] has told of this
+    /// draft.
+    pub fn change(&mut self, member: &[u8], old: Option<f64>, score: f64) {
+        assert!(!score.is_nan(), "DZ2");
         if let Some(old) = old {
             if old.to_bits() == score.to_bits() {
-                return Some(old);
+                return;
             }
-            self.row.remove(&by_score(old, member));
+            put_by_score(&mut self.name, old, member);
+            self.row.remove_present(&self.name);
         }
         let is_negative_zero = score == 0.0 && score.is_sign_negative();
         let mark = if is_negative_zero { NEGATIVE_ZERO } else { b"" };
-        self.row.set(&by_score(score, member), mark);
+        put_by_score(&mut self.name, score, member);
+        self.row.set(&self.name, mark);
         if self.indexed {
             let bits = score.to_bits().to_le_bytes();
-            self.row.set(&by_member(member), &bits);
+            put_by_member(&mut self.name, member);
+            self.row.set(&self.name, &bits);
         } else if let HashRef::Wide(_) = self.row.as_ref() {
             self.index();
         }
-        old
     }
 
     /// Adds the order by member (DZ1). O(members · log members), once in the life of a large set.
@@ -329,11 +354,18 @@ impl<'o> SortedDraft<'o> {
     /// Removes a member; returns the score that it had. O(log members).
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let score = self.as_ref().score(member)?;
-        self.row.remove(&by_score(score, member));
-        if self.indexed {
-            self.row.remove(&by_member(member));
-        }
+        self.remove_present(member, score);
         Some(score)
+    }
+
+    /// The same of a member that has this score.
+    pub fn remove_present(&mut self, member: &[u8], score: f64) {
+        put_by_score(&mut self.name, score, member);
+        self.row.remove_present(&self.name);
+        if self.indexed {
+            put_by_member(&mut self.name, member);
+            self.row.remove_present(&self.name);
+        }
     }
 
     /// Repeats the change of one column, as [`HashRef::changed_since`] has shown it of another

@@ -210,7 +210,7 @@ pub(super) fn give<'m>(
             }
         }
         done.is_written = true;
-        draft.set(member, kept(score, encoding));
+        draft.change(member, old, kept(score, encoding));
     }
     if done.is_written {
         *old_encoding = encoding;

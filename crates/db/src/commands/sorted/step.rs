@@ -74,6 +74,6 @@ fn pop(
         reply.bulk(&member);
         reply_score(reply, score);
     }
-    set.draft.remove(&member);
+    set.draft.remove_present(&member, score);
     Done::taking(true)
 }

@@ -45,6 +45,34 @@ fn a_guess_from_another_row_is_not_believed() {
     );
 }
 
+/// Names of a few bytes, often zeros, behind a beginning that most of them share.
+fn near_names() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let byte = prop::sample::select(vec![0, 0, 1, b'a', 0xFF]);
+    let name = (0..12_usize, vec(byte, 0..11));
+    (vec(name, 1..40), 0..20_usize).prop_map(|(names, common)| {
+        let names = names.into_iter().map(|(cut, rest)| {
+            let common = if cut == 0 { common / 2 } else { common };
+            [&vec![b'c'; common][..], &rest].concat()
+        });
+        names.collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_leaf_is_searched_as_any_row(names in near_names(), sought in near_names()) {
+        let names: std::collections::BTreeSet<_> = names.into_iter().collect();
+        let fields: Vec<_> = names.iter().map(|name| (&name[..], Cell::Inline(b"v"))).collect();
+        let block = row_of(&fields);
+        let row = RowRef::new(&block);
+        let fields: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        for name in fields.iter().copied().chain(sought.iter().map(Vec::as_slice)) {
+            prop_assert_eq!(row.search_leaf(name), fields.binary_search(&name));
+        }
+        prop_assert_eq!(RowRef::new(EMPTY).search_leaf(b"c"), Err(0));
+    }
+}
+
 #[test]
 fn the_format_is_pinned() {
     assert_eq!(*row_of(&[]), *EMPTY);

@@ -5,13 +5,17 @@
 //! shared node is shared. So only unshared nodes are opened, about one per level between successive
 //! versions.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use super::{Chunked, Node, Subtree, WideRow};
 
-/// Nodes on both sides together behind which a shared one is looked for before all are hashed: a
+/// Nodes on both sides together behind which a shared one is looked for before any is hashed: a
 /// change leaves one or two of each.
 const NEAR: usize = 6;
+
+/// Nodes on each side behind which it is looked for before all are hashed: many changes leave runs.
+const FAR: usize = 64;
 
 impl WideRow {
     /// Heap bytes of the nodes and large columns that `next`, a later version, does not share: the
@@ -59,7 +63,7 @@ fn children<'r>(trees: &[&'r Subtree]) -> Vec<&'r Subtree> {
 ///
 /// What is shared is in the same order on both sides, that of its fields. So what is passed over on
 /// the way to the nearest shared node is shared with nothing.
-fn remove_shared(olds: &mut Vec<&Subtree>, nexts: &mut Vec<&Subtree>) {
+fn remove_shared<'r>(olds: &mut Vec<&'r Subtree>, nexts: &mut Vec<&'r Subtree>) {
     let (mut old_left, mut next_left) = (Vec::new(), Vec::new());
     let (mut old, mut next) = (&olds[..], &nexts[..]);
     loop {
@@ -67,24 +71,71 @@ fn remove_shared(olds: &mut Vec<&Subtree>, nexts: &mut Vec<&Subtree>) {
         let shared = pairs.take_while(|(old, next)| old.address() == next.address());
         let shared = shared.count();
         (old, next) = (&old[shared..], &next[shared..]);
-        let Some((gone, come)) = nearest_shared(old, next) else {
+        let found = nearest_shared(old, next).or_else(|| next_shared(old, next));
+        let Some((gone, come)) = found else {
             break;
         };
         old_left.extend_from_slice(&old[..gone]);
         next_left.extend_from_slice(&next[..come]);
         (old, next) = (&old[gone..], &next[come..]);
     }
-    if old.len() + next.len() > NEAR + 2 {
-        let of = |trees: &[&Subtree]| trees.iter().map(|tree| tree.address()).collect();
-        let (in_old, in_next): (HashSet<_>, HashSet<_>) = (of(old), of(next));
-        old_left.extend(old.iter().filter(|tree| !in_next.contains(&tree.address())));
-        next_left.extend(next.iter().filter(|tree| !in_old.contains(&tree.address())));
-    } else {
-        // All pairs were compared.
+    if are_compared(old, next) {
         old_left.extend_from_slice(old);
         next_left.extend_from_slice(next);
+    } else {
+        let (in_old, in_next) = (addresses(old), addresses(next));
+        let is_in = |of: &Addresses, tree: &Subtree| of.contains_key(&tree.address());
+        old_left.extend(old.iter().filter(|tree| !is_in(&in_next, tree)));
+        next_left.extend(next.iter().filter(|tree| !is_in(&in_old, tree)));
     }
     (*olds, *nexts) = (old_left, next_left);
+}
+
+/// Whether [`nearest_shared`] compares all pairs.
+fn are_compared(old: &[&Subtree], next: &[&Subtree]) -> bool {
+    old.len() + next.len() <= NEAR + 2
+}
+
+/// Nodes by their addresses, with their places.
+type Addresses = HashMap<*const u8, usize, BuildHasherDefault<AddressHasher>>;
+
+fn addresses(trees: &[&Subtree]) -> Addresses {
+    let places = trees.iter().enumerate();
+    let addresses = places.map(|(place, tree)| (tree.address(), place));
+    addresses.collect()
+}
+
+/// How many nodes of both are before the first shared one, if it is within [`FAR`].
+fn next_shared(old: &[&Subtree], next: &[&Subtree]) -> Option<(usize, usize)> {
+    if are_compared(old, next) {
+        return None;
+    }
+    let in_next = addresses(&next[..FAR.min(next.len())]);
+    let mut places = old.iter().take(FAR).enumerate();
+    places.find_map(|(gone, tree)| Some((gone, *in_next.get(&tree.address())?)))
+}
+
+/// Spreads addresses: nobody chooses them.
+#[derive(Default)]
+struct AddressHasher(u64);
+
+impl Hasher for AddressHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        /// An odd number without a pattern: the golden ratio.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = (self.0 ^ address as u64).wrapping_mul(SPREAD);
+        self.0 = mixed.rotate_left(u64::BITS / 2);
+    }
 }
 
 /// How many nodes of both are before the shared one that is nearest, if that is at most [`NEAR`].

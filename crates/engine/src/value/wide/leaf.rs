@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use pando_sync::prefetch::prefetch_lines;
+
 use super::{Child, Column, End, Handle, Node, Separator, Subtree};
 use crate::limits::WIDE_LEAF_BYTES_MAX;
 use crate::value::row::{self, Cell, Entries, Part, RowRef};
@@ -189,10 +191,19 @@ impl Handle<Leaf> {
         &mut leaf.block
     }
 
+    /// Requests all of a block that is going to be copied. The search in it would wait for one line
+    /// after the other.
+    fn prefetch(&self) {
+        if self.is_shared() {
+            prefetch_lines(self.block.as_ptr(), self.block.len());
+        }
+    }
+
     /// Sets a field; returns whether it is new and whether it is the last one.
     pub(super) fn set(&mut self, field: &[u8], column: Column<'_>) -> (bool, bool) {
+        self.prefetch();
         let row = self.row();
-        let at = row.search(field);
+        let at = row.search_leaf(field);
         let (Ok(index) | Err(index)) = at;
         let was_large = at.is_ok() && row.cell(index) == Cell::OutOfLine;
         let first = self.large_before(index);
@@ -219,8 +230,9 @@ impl Handle<Leaf> {
 
     /// Removes a field that exists.
     pub(super) fn remove(&mut self, field: &[u8]) {
+        self.prefetch();
         let row = self.row();
-        let index = row.search(field).expect("the field was found before");
+        let index = row.search_leaf(field).expect("the field was found before");
         if self.large.is_empty() && row.is_short() {
             row::remove_from(self.own(0), index);
             return;

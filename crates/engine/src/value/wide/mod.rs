@@ -41,7 +41,7 @@ use crate::limits::PACKED_ROW_BYTES_MAX;
 pub(super) use changes::Changes;
 pub(super) use ends::End;
 pub(super) use leaf::Leaf;
-use separator::Separator;
+use separator::{Separator, Sought};
 
 /// A large hash; see the module's header.
 pub struct WideRow {
@@ -141,14 +141,18 @@ impl WideRow {
 
     /// The value of a field. O(log fields).
     pub(super) fn get(&self, field: &[u8]) -> Option<StringRef<'_>> {
-        let mut tree = &self.root;
+        let leaf = self.leaf_of(field);
+        let index = leaf.row().search_leaf(field).ok()?;
+        Some(leaf.value(index))
+    }
+
+    /// The leaf that covers a field.
+    fn leaf_of(&self, field: &[u8]) -> &Handle<Leaf> {
+        let (mut tree, field) = (&self.root, Sought::new(field));
         loop {
             match &tree.node {
-                Node::Leaf(leaf) => {
-                    let index = leaf.row().search(field).ok()?;
-                    return Some(leaf.value(index));
-                }
-                Node::Interior(children) => tree = &children[child_of(children, field)].tree,
+                Node::Leaf(leaf) => return leaf,
+                Node::Interior(children) => tree = &children[child_of(children, &field)].tree,
             }
         }
     }
@@ -179,13 +183,14 @@ impl WideRow {
     /// How many fields are below `field`: the rank of the first at or after it. O(log fields).
     pub(super) fn rank(&self, field: &[u8]) -> usize {
         let (mut tree, mut rank) = (&self.root, 0);
+        let sought = Sought::new(field);
         loop {
             match &tree.node {
                 Node::Leaf(leaf) => {
-                    return rank + leaf.row().search(field).unwrap_or_else(|index| index);
+                    return rank + leaf.row().search_leaf(field).unwrap_or_else(|index| index);
                 }
                 Node::Interior(children) => {
-                    let index = child_of(children, field);
+                    let index = child_of(children, &sought);
                     rank += children[..index]
                         .iter()
                         .map(|child| child.tree.fields)
@@ -235,23 +240,22 @@ impl Subtree {
     fn deep_copy(&self) -> Self {
         let node = match &self.node {
             Node::Leaf(leaf) => Node::Leaf(Handle::new(leaf.deep_copy())),
-            Node::Interior(children) => Node::Interior(
-                children
-                    .iter()
-                    .map(|child| Child {
-                        separator: child.separator.deep_copy(),
-                        tree: child.tree.deep_copy(),
-                    })
-                    .collect(),
-            ),
+            Node::Interior(children) => {
+                let children = children.iter().map(|child| Child {
+                    separator: child.separator.deep_copy(),
+                    tree: child.tree.deep_copy(),
+                });
+                Node::Interior(children.collect())
+            }
         };
         Self { node, ..*self }
     }
 }
 
 /// The index of the child that covers `field` (DW4).
-fn child_of(children: &[Child], field: &[u8]) -> usize {
-    children[1..].partition_point(|child| child.separator.as_bytes() <= field)
+#[inline]
+fn child_of(children: &[Child], field: &Sought<'_>) -> usize {
+    children[1..].partition_point(|child| child.separator.compare_to(field).is_le())
 }
 
 impl fmt::Debug for WideRow {

@@ -1,6 +1,6 @@
 //! Removing fields from a wide row.
 
-use super::{Node, Subtree, WideRow, balance, child_of};
+use super::{Node, Sought, Subtree, WideRow, balance, child_of};
 
 impl WideRow {
     /// Removes a field from this version, which is under construction; returns whether it existed.
@@ -9,21 +9,26 @@ impl WideRow {
         if self.get(field).is_none() {
             return false;
         }
-        self.root.remove(field);
-        self.lower();
+        self.remove_present(field);
         true
+    }
+
+    /// The same of a field that is there.
+    pub(in crate::value) fn remove_present(&mut self, field: &[u8]) {
+        self.root.remove(field, &Sought::new(field));
+        self.lower();
     }
 }
 
 impl Subtree {
-    fn remove(&mut self, field: &[u8]) {
+    fn remove(&mut self, field: &[u8], sought: &Sought<'_>) {
         match &mut self.node {
             Node::Leaf(leaf) => leaf.remove(field),
             Node::Interior(children) => {
-                let index = child_of(children, field);
+                let index = child_of(children, sought);
                 let child = &mut children.unshare()[index].tree;
                 let before = child.counts();
-                child.remove(field);
+                child.remove(field, sought);
                 let after = child.counts();
                 if balance::is_settled(children, index) {
                     self.change_counts(before, after);

@@ -1,5 +1,6 @@
 //! Separators between neighbouring subtrees.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use super::{Handle, NODE_HEADER_BYTES};
@@ -56,6 +57,19 @@ impl Separator {
         }
     }
 
+    /// The order of this and a field.
+    #[inline]
+    pub(super) fn compare_to(&self, field: &Sought<'_>) -> Ordering {
+        if let Self::Short { bytes, .. } = self {
+            for (word, sought) in words(bytes).zip(field.words) {
+                if word != sought {
+                    return word.cmp(&sought);
+                }
+            }
+        }
+        self.as_bytes().cmp(field.bytes)
+    }
+
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Short { .. } => 0,
@@ -68,8 +82,63 @@ impl Separator {
     }
 }
 
+/// A field that is looked for, so that a comparison with a short separator is one of words.
+pub(super) struct Sought<'f> {
+    bytes: &'f [u8],
+    /// Of its first bytes, padded with zeros.
+    words: [u64; WORDS.len()],
+}
+
+impl<'f> Sought<'f> {
+    #[inline]
+    pub(super) fn new(field: &'f [u8]) -> Self {
+        let mut bytes = [0; SHORT_BYTES_MAX];
+        let count = field.len().min(SHORT_BYTES_MAX);
+        bytes[..count].copy_from_slice(&field[..count]);
+        let mut all = words(&bytes);
+        Self {
+            bytes: field,
+            words: WORDS.map(|_| all.next().unwrap_or_default()),
+        }
+    }
+}
+
+/// Where the words of a short separator begin. The last one repeats two bytes of the one before it.
+const WORDS: [usize; 3] = [0, 8, SHORT_BYTES_MAX - size_of::<u64>()];
+
+/// Numbers that order as these bytes do.
+#[inline]
+fn words(bytes: &[u8; SHORT_BYTES_MAX]) -> impl Iterator<Item = u64> {
+    WORDS.into_iter().map(|start| {
+        let word = bytes[start..].first_chunk();
+        u64::from_be_bytes(*word.expect("there are as many bytes"))
+    })
+}
+
 impl fmt::Debug for Separator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.as_bytes().escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn string() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop::sample::select(vec![0, 0, 0, 1, 0xFF]);
+        (0..24_usize, vec(byte, 0..10))
+            .prop_map(|(zeros, rest)| [&vec![0; zeros], &rest[..]].concat())
+    }
+
+    proptest! {
+        #[test]
+        fn separators_order_as_their_bytes(separator in string(), field in string()) {
+            let found = Separator::new(&separator).compare_to(&Sought::new(&field));
+            prop_assert_eq!(found, separator.cmp(&field));
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Setting fields of a wide row.
 
-use super::{Child, Column, Node, Separator, Subtree, WideRow, balance, child_of};
+use super::{Child, Column, Node, Separator, Sought, Subtree, WideRow, balance, child_of};
 
 impl WideRow {
     /// Sets a field in this version, which is under construction; returns whether it is new. Copies
     /// one node per level, except nodes that only this version holds.
     pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
-        let (new, right) = self.root.set(field, column, true);
+        let (new, right) = self.root.set(field, &Sought::new(field), column, true);
         self.adopt(right);
         self.lower();
         new
@@ -35,18 +35,24 @@ impl WideRow {
 impl Subtree {
     /// Sets a field; returns whether it is new, and this subtree's new right siblings. `rightmost`:
     /// the row has no field after it.
-    fn set(&mut self, field: &[u8], column: Column<'_>, rightmost: bool) -> (bool, Vec<Child>) {
+    fn set(
+        &mut self,
+        field: &[u8],
+        sought: &Sought<'_>,
+        column: Column<'_>,
+        rightmost: bool,
+    ) -> (bool, Vec<Child>) {
         let (new, right) = match &mut self.node {
             Node::Leaf(leaf) => {
                 let (new, last) = leaf.set(field, column);
                 (new, leaf.split(new && last && rightmost))
             }
             Node::Interior(children) => {
-                let index = child_of(children, field);
+                let index = child_of(children, sought);
                 let rightmost = rightmost && index + 1 == children.len();
                 let child = &mut children.unshare()[index].tree;
                 let before = child.counts();
-                let (new, right) = child.set(field, column, rightmost);
+                let (new, right) = child.set(field, sought, column, rightmost);
                 let after = child.counts();
                 if right.is_empty() && balance::is_settled(children, index) {
                     self.change_counts(before, after);
