@@ -224,21 +224,32 @@ impl<'t> Turn<'t> {
     /// (AK1 one-epoch-per-turn), or the command under all gates is over (AK2 group-of-its-end).
     fn end_group(&mut self) {
         if let Some(begun) = self.whole_since.take() {
-            let now = self.session.now.milliseconds();
-            let acknowledgement = &self.database.acknowledgement;
-            let (session, clock) = (&mut *self.session, &*self.database.options.clock);
-            let epoch = acknowledgement.end_whole(begun, now, |epoch| {
-                session.end_group(epoch);
-                session.hand_over(clock);
-            });
-            if epoch != begun {
-                // What it wrote and read has the epoch in which it began.
-                self.session.observe(epoch);
-            }
+            self.end_whole_group(begun);
         } else if self.session.has_group() {
             let epoch = self.database.epochs.current();
             self.session.end_group(epoch);
         }
+    }
+
+    fn end_whole_group(&mut self, begun: LogEpoch) -> LogEpoch {
+        let now = self.session.now.milliseconds();
+        let acknowledgement = &self.database.acknowledgement;
+        let (session, clock) = (&mut *self.session, &*self.database.options.clock);
+        let epoch = acknowledgement.end_whole(begun, now, |epoch| {
+            session.end_group(epoch);
+            session.hand_over(clock);
+        });
+        if epoch != begun {
+            // What it wrote and read has the epoch in which it began.
+            self.session.observe(epoch);
+        }
+        epoch
+    }
+
+    /// Ends a turn under all gates; returns the epoch of its group (AK2 group-of-its-end).
+    pub(crate) fn end_whole(mut self) -> LogEpoch {
+        let begun = self.whole_since.take().expect("it holds all gates");
+        self.end_whole_group(begun)
     }
 
     /// A request of `client` is about to run.

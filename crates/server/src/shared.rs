@@ -161,6 +161,8 @@ impl Shared {
                 Refusal::Stale
             }
             Some(_) if settings.read_only => Refusal::ReadOnly,
+            // It is about to be noted that the data go their own way from here on.
+            None if self.database.follows() => Refusal::ReadOnly,
             None if settings.min_replicas > 0 => {
                 let lag_max = Duration::from_secs(settings.max_lag_s);
                 if self.replication.good(lag_max) < settings.min_replicas {

@@ -64,8 +64,9 @@ pub struct Replica {
     trees: Vec<TreeId>,
     /// Where the database stands in its own history, if it has nothing else.
     own: Option<Position>,
-    /// What its last source had not.
-    was_ahead: bool,
+    /// How the stream of its source begins. Until that is known, [`Self::at`] is an epoch of the
+    /// source before, whose numbers may be others.
+    begins: Option<Begins>,
     /// It may replace any data, by a copy of whatever there is.
     forced: bool,
     /// Its source has handed over to it.
@@ -96,8 +97,7 @@ impl Replica {
     /// and has made the database follow ([`Database::set_follows`]).
     pub fn new(database: &Arc<Database>) -> Result<Self, SessionLimit> {
         let standing = lock(&database.standing).clone();
-        let goes_on =
-            standing.epoch > LogEpoch::NONE && standing.trees.len() == database.databases();
+        let goes_on = goes_on(database, &standing);
         let session = database.session()?;
         let (state, own, trees) = if goes_on {
             (State::Following, None, standing.trees)
@@ -114,7 +114,7 @@ impl Replica {
             state,
             own,
             trees,
-            was_ahead: false,
+            begins: None,
             history: standing.history,
             position: standing.epoch,
             at: standing.epoch,
@@ -147,10 +147,10 @@ impl Replica {
         self.forced = true;
     }
 
-    /// Whether its last source began a full copy because this database has what is not there.
+    /// Whether its source has begun a full copy because this database has what is not there.
     #[must_use]
     pub fn was_ahead(&self) -> bool {
-        self.was_ahead
+        self.begins == Some(Begins::CopyForAhead)
     }
 
     /// Whether its source has handed over: the database takes writes from now on.
@@ -185,11 +185,23 @@ impl Replica {
         taken
     }
 
-    /// Forgets a copy that was on its way in, because its source is gone.
+    /// Forgets a copy that was on its way in, because its source is gone. It acknowledges nothing
+    /// until the next one begins.
     pub fn cut_off(&mut self) {
+        self.begins = None;
         if self.is_loading() {
             self.give_up();
         }
+        // A source that went on elsewhere has named its own trees. If it sent no epoch, the
+        // position is still one behind which others go on with theirs.
+        let database = self.session.database();
+        let standing = lock(&database.standing);
+        self.trees = if goes_on(database, &standing) {
+            standing.trees.clone()
+        } else {
+            database.mapping.iter().collect()
+        };
+        drop(standing);
         self.end_check(Some(Verdict::Failed("the link has ended")));
     }
 
@@ -321,7 +333,7 @@ impl Replica {
                 expected: database.databases(),
             });
         }
-        self.was_ahead = hello.begins == Begins::CopyForAhead;
+        self.begins = Some(hello.begins);
         if !hello.begins.copies() {
             return self.go_on(hello);
         }
@@ -417,8 +429,7 @@ impl Replica {
             trees: there.clone(),
         };
         database.stand(session, standing);
-        let epoch = database.epochs.current();
-        drop(turn);
+        let epoch = turn.end_whole();
         for tree in left {
             remapping::drop_tree(&database, tree);
         }
@@ -466,8 +477,7 @@ impl Replica {
             Err(_) => before.left(),
         };
         database.stand(turn.session_mut(), standing);
-        let epoch = database.epochs.current();
-        drop(turn);
+        let epoch = turn.end_whole();
         repeated?;
         self.arrive(sent);
         self.awaited.push_back((sent.epoch, epoch));
@@ -478,6 +488,9 @@ impl Replica {
 
     /// What its source should know now, and whether anything is still to become durable here.
     pub fn acknowledged(&mut self) -> (Acknowledged, bool) {
+        if self.begins.is_none() {
+            return (Acknowledged::default(), false);
+        }
         let database = Arc::clone(self.session.database());
         let applied = match self.state {
             State::Following => self.at,
@@ -510,6 +523,11 @@ impl Drop for Replica {
     fn drop(&mut self) {
         self.give_up();
     }
+}
+
+/// Whether a replica can go on where the database stands in another's history.
+fn goes_on(database: &Database, standing: &Standing) -> bool {
+    standing.epoch > LogEpoch::NONE && standing.trees.len() == database.databases()
 }
 
 fn chained(sent: &EpochSent<'_>, position: LogEpoch) -> Result<(), ReplicationError> {

@@ -17,7 +17,7 @@
 //! | `parts[i]` | sessions with that index modulo their number; the closing of epochs | its mutex | the same |
 //! | `state` | the closing of epochs, under all gates | its mutex | followers |
 //!
-//! Locks: a part, or `state`; never both, never another lock of the log with them.
+//! Locks: `state`, then a part; never another lock of the log with them.
 //!
 //! Invariants:
 //! - **LB1 no-gap** Each epoch names the one before it that has anything. [`Ring::next`] returns
@@ -158,7 +158,8 @@ impl Ring {
         part.extend_from_slice(groups);
     }
 
-    /// Whether something was handed over since the last epoch was closed.
+    /// Whether something was handed over since the last epoch was closed. If not, what was handed
+    /// over before the call is in [`Self::newest`], called afterwards, or in one before.
     #[must_use]
     pub fn has_open(&self) -> bool {
         self.is_on() && self.parts.iter().any(|part| !lock(part).is_empty())
@@ -170,6 +171,8 @@ impl Ring {
         if !self.is_on() {
             return;
         }
+        // Before the parts: whoever finds them empty then finds this epoch by [`Self::newest`].
+        let mut state = lock(&self.state);
         let mut groups = Vec::new();
         for part in &self.parts {
             let mut part = lock(part);
@@ -182,7 +185,6 @@ impl Ring {
         if groups.is_empty() {
             return;
         }
-        let mut state = lock(&self.state);
         assert!(epoch > state.newest, "epochs are closed in their order");
         state.offset += groups.len() as u64;
         state.bytes += groups.len();
@@ -358,6 +360,23 @@ mod tests {
         assert_eq!((first.wall_ms, first.offset), (Milliseconds(7), 10));
         for foreign in [0, 3, 5] {
             assert_eq!(ring.next(LogEpoch(foreign), ALL), Next::Gone, "{foreign}");
+        }
+    }
+
+    /// A failover that found neither would leave the epoch behind.
+    #[test]
+    fn an_epoch_that_is_being_closed_is_open_or_the_newest() {
+        let (ring, mut session) = ring(1000);
+        ring.turn_on(LogEpoch(1));
+        for epoch in 2..200 {
+            write(&mut session, epoch, b"record");
+            let epoch = LogEpoch(epoch);
+            std::thread::scope(|scope| {
+                let closing = scope.spawn(|| ring.close(epoch, Milliseconds(0)));
+                while !closing.is_finished() {
+                    assert!(ring.has_open() || ring.newest() == epoch);
+                }
+            });
         }
     }
 

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use pando_db::{
-    Acknowledged, CheckStep, CheckWish, Joiner, REPLICATION_FORMAT, Replica, Told, Verdict,
+    Acknowledged, CheckStep, CheckWish, Joiner, REPLICATION_FORMAT, Replica, SessionLimit, Told,
+    Verdict,
 };
 use tracing::{info, warn};
 
@@ -101,7 +102,7 @@ pub(super) fn run(replication: &Replication, shared: &Arc<Shared>) {
         let Some(target) = target else { continue };
         let replica = match &mut replica {
             Some(replica) => replica,
-            none => match Replica::new(&shared.database) {
+            none => match begin(replication, shared) {
                 Ok(new) => none.insert(new),
                 Err(error) => {
                     warn!(%error, "cannot follow");
@@ -136,6 +137,14 @@ pub(super) fn run(replication: &Replication, shared: &Arc<Shared>) {
             drop(replication.wait(state, limits::REPLICATION_RETRY));
         }
     }
+}
+
+/// A replica that stands where the database stands.
+fn begin(replication: &Replication, shared: &Shared) -> Result<Replica, SessionLimit> {
+    // LK2 one-target: REPLICAOF has named the target, and may not have ended the clients' writes
+    // yet. What they write behind the position that is named above, nobody there would have.
+    let _taking = lock(&replication.taking);
+    Replica::new(&shared.database)
 }
 
 /// Follows the target until that ends; returns why.

@@ -27,7 +27,8 @@
 //!   all share.
 //! - **LK2 one-target** A message is taken only for the target that REPLICAOF named last: it holds
 //!   `taking` while it changes the target, the link while it takes a message. So no message of the
-//!   former primary arrives behind a client's write.
+//!   former primary arrives behind a client's write. The link also holds it while it looks where
+//!   the database stands: no client writes behind that.
 //! - **LK3 no-cycle** A server refuses a replica that is itself, or that it follows, directly or
 //!   through others. The chain above is told when a link begins; when that changes, the links
 //!   below are ended, so that whoever is there asks again.
@@ -221,6 +222,9 @@ impl Replication {
         state.departures += u64::from(!follows);
         state.target = target;
         drop(state);
+        // Whoever has judged what was before has said so now: later it would let clients write to a
+        // replica.
+        drop(lock(&self.judging));
         let followed = database.set_follows(follows, refusal);
         drop(taking);
         self.changed.notify_all();

@@ -93,3 +93,23 @@ fn error_of(replica: &TestServer) -> Option<String> {
         .query::<()>(&mut connection);
     asked.err().map(|error| error.to_string())
 }
+
+/// What a primary writes behind the position that it names when it becomes a replica, nobody has.
+#[test]
+fn a_primary_that_becomes_a_replica_under_load_has_nothing_of_its_own() {
+    let servers = [TestServer::start(&[]), TestServer::start(&[])];
+    follow(&servers[1], servers[0].address);
+    for round in 0..10 {
+        let (old, new) = (&servers[round % 2], &servers[1 - round % 2]);
+        wait_for_link(new);
+        let stop = Arc::new(AtomicBool::new(false));
+        let writing = writer(old, &stop);
+        ok(new, &["REPLICAOF", "NO", "ONE"]);
+        follow(old, new.address);
+        stop.store(true, Ordering::Relaxed);
+        writing.join().unwrap();
+        wait_for_link(old);
+        let words = check(old);
+        assert_eq!(words[1], "same", "round {round}: {words:?}");
+    }
+}

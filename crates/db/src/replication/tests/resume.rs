@@ -7,7 +7,7 @@ use super::*;
 use crate::commands::testing::START_MS;
 use crate::durable::testing;
 use crate::persistence::CheckpointOptions;
-use crate::{CopyReason, Database, DurabilityOptions, LogEpoch};
+use crate::{Acknowledged, CopyReason, Database, DurabilityOptions, LogEpoch};
 
 const NODES: usize = 3;
 
@@ -386,6 +386,54 @@ fn a_promoted_server_goes_on_within_an_epoch() {
             }
         }
     }
+}
+
+/// Each source counts epochs of its own: before it has said where a stream begins, what is
+/// acknowledged would be of the source before.
+#[test]
+fn nothing_is_acknowledged_in_the_numbers_of_another_source() {
+    let mut servers = Servers::new(true);
+    for _ in 0..100 {
+        servers.nodes[0].database().end_epoch();
+    }
+    servers.nodes[0].shell().line("SET k 1");
+    servers.settle().expect("they follow");
+    let acknowledged = |servers: &mut Servers| {
+        let link = servers.nodes[2].link.as_mut().expect("it follows");
+        link.replica.acknowledged().0
+    };
+    let before = acknowledged(&mut servers).applied;
+    assert!(before >= LogEpoch(100));
+    servers.primary = 1;
+    servers.point();
+    assert_eq!(acknowledged(&mut servers), Acknowledged::default());
+    servers.settle().expect("they follow");
+    let closed = servers.nodes[1].database().closed_epoch();
+    let applied = acknowledged(&mut servers).applied;
+    assert!(applied > LogEpoch::NONE && applied <= closed);
+}
+
+/// A replica that has been told the trees of another source, and nothing of what is in them.
+#[test]
+fn a_source_that_has_sent_nothing_leaves_no_trees_behind() {
+    let mut servers = Servers::new(true);
+    servers.nodes[0].shell().line("SET k 1");
+    servers.settle().expect("they follow");
+    let copies = servers.copies.len();
+    servers.primary = 1;
+    servers.point();
+    // Where the stream goes on, and no epoch of it.
+    assert!(servers.send(2));
+    servers.deliver(2).expect("it follows");
+    servers.primary = 0;
+    servers.point();
+    servers.nodes[0].shell().line("SET k 2");
+    servers.settle().expect("they follow");
+    assert_eq!(servers.copies.len(), copies + 1, "{:?}", servers.copies);
+    let [first, _, last] = &mut servers.nodes[..] else {
+        unreachable!("there are three");
+    };
+    assert_eq!(content(first.shell()), content(last.shell()));
 }
 
 /// What a database becomes by a full copy does not follow from what it was: whoever reads its log
