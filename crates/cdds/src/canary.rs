@@ -15,6 +15,8 @@ pub(crate) enum Fault {
     StaleCount,
     /// A view of the past looks where the present would (CD2 longest-seen).
     PresentAddress,
+    /// A reader of a snapshot does not ask whether it is still there before it follows a link.
+    Unkept,
     /// The frame of a node stays when the node changes (CF1 cleared-first).
     FrameKept,
     /// What was freed is handed out while readers are pinned (CT3 horizon).

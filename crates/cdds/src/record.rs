@@ -99,7 +99,8 @@ impl<'p> Record<'p> {
     pub(crate) fn at<M: Pmem>(pool: &'p Pool<M>, at: Offset) -> Option<Self> {
         let memory = pool.memory();
         // It may be damaged. A block has two words.
-        if at.get() + 2 * WORD_BYTES > memory.bytes() || !at.get().is_multiple_of(WORD_BYTES) {
+        let room = memory.bytes().checked_sub(at.get())?;
+        if room < 2 * WORD_BYTES || !at.get().is_multiple_of(WORD_BYTES) {
             return None;
         }
         let (head, check, mark) = match memory.halves(at) {
@@ -115,7 +116,7 @@ impl<'p> Record<'p> {
         let lengths = head & LENGTHS;
         let (key_bytes, value_bytes) = (lengths & ((1 << KEY_BITS) - 1), lengths >> KEY_BITS);
         let length = key_bytes + value_bytes;
-        if at.get() + HEADER_BYTES + length > memory.bytes() {
+        if HEADER_BYTES + length > room {
             return None;
         }
         // SAFETY: CR1 unchanging. Its block is handed out again only when nobody is pinned who can

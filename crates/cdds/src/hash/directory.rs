@@ -275,7 +275,13 @@ impl<M: Pmem> Directory<M> {
         };
         let mut bucket = self.head(index);
         let watch = self.shared.watch(bucket.at, look);
-        let held = || watch.holds().then_some(()).ok_or(Again);
+        // A link that only a snapshot saw may have given its slot to a key, once that was released:
+        // what is then followed is no bucket (CL4 past-stands).
+        let held = || {
+            let stands = watch.holds()
+                && (self.shared.check_kept(look).is_ok() || canary::has(Fault::Unkept));
+            stands.then_some(()).ok_or(Again)
+        };
         // CH2 split-under-mark.
         let moved = look.beside && address(hash, self.count()) != index;
         if moved && !canary::has(Fault::StaleCount) {
@@ -305,10 +311,11 @@ impl<M: Pmem> Directory<M> {
     pub(super) fn record_of(&self, key: &[u8], look: Look) -> Result<Option<Record<'_>>, Error> {
         let hash = self.hash(key);
         loop {
-            let Ok(found) = self.find(key, hash, look) else {
+            let found = self.find(key, hash, look);
+            self.shared.check_kept(look)?;
+            let Ok(found) = found else {
                 continue;
             };
-            self.shared.check_kept(look)?;
             let record = found.map(|found| self.shared.record_at(found.record));
             return record.transpose();
         }

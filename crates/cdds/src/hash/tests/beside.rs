@@ -267,13 +267,55 @@ fn a_look_at_the_past_by_the_present_address_is_noticed() {
     reads_past_splits(Some(Fault::PresentAddress));
 }
 
+/// A snapshot is released while it is read, and slots of links that it alone saw go to keys whose
+/// records look like buckets: their first byte is a link's fingerprint, and behind a line is a slot
+/// of the first epoch that leads out of the pool.
+#[cfg(shuttle)]
+fn release_beside_a_reader(fault: Option<Fault>) {
+    let looks_like_a_bucket = {
+        let mut value = vec![0; 51];
+        for word in [1, 0, 0, u64::MAX - 7] {
+            value.extend_from_slice(&word.to_le_bytes());
+        }
+        value
+    };
+    fastrand::seed(1);
+    let mut table = create(1 << 18, 3);
+    for key in 0..12_u8 {
+        table.put(&[key], b"then").unwrap();
+    }
+    let then = table.retain().unwrap();
+    for key in 12..40_u8 {
+        table.put(&[key], b"now").unwrap();
+    }
+    table.commit().unwrap();
+    let mut reader = table.reader().unwrap();
+    let reads = thread::spawn(move || {
+        canary::plant(fault);
+        for key in 0..12_u8 {
+            match reader.get_at(then, &[key], |value| value == Some(b"then")) {
+                Ok(is_then) => assert!(is_then, "{key}"),
+                Err(error) => assert!(matches!(error, Error::NoSnapshot { .. }), "{error}"),
+            }
+        }
+    });
+    table.release(then).unwrap();
+    for _ in 0..3 {
+        for key in 0..40_u8 {
+            table.put(&[key], &looks_like_a_bucket).unwrap();
+        }
+        table.commit().unwrap();
+    }
+    reads.join().expect("the reader does not panic");
+}
+
 #[cfg(shuttle)]
 mod schedules {
     use shuttle::rand::RngCore;
     use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
     use shuttle::{Config, Runner};
 
-    use super::{Fault, history};
+    use super::{Fault, history, release_beside_a_reader};
 
     /// The same in every run; `PANDO_SCHEDULES` asks for another number of them.
     const SEED: u64 = 1;
@@ -303,6 +345,25 @@ mod schedules {
     /// thousand.
     fn caught(fault: Fault) {
         run(PctScheduler::new_from_seed(SEED, 4, 400_000), Some(fault));
+    }
+
+    fn release(schedules: usize, fault: Option<Fault>) {
+        let mut config = Config::new();
+        config.stack_size = 1 << 20;
+        config.max_steps = shuttle::MaxSteps::None;
+        let scheduler = PctScheduler::new_from_seed(SEED, 3, schedules);
+        Runner::new(scheduler, config).run(move || release_beside_a_reader(fault));
+    }
+
+    #[test]
+    fn a_snapshot_may_be_released_while_it_is_read() {
+        release(schedules(), None);
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_link_that_is_followed_without_its_snapshot_is_caught() {
+        release(100_000, Some(Fault::Unkept));
     }
 
     #[test]
