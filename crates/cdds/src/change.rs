@@ -40,6 +40,14 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
+    /// An entry begins.
+    pub(crate) fn beginning(entry: Entry) -> Self {
+        Self {
+            ends: Vec::new(),
+            begins: vec![entry],
+        }
+    }
+
     /// An entry begins in the place of the one in a slot.
     pub(crate) fn replacing(slot: u64, entry: Entry) -> Self {
         Self {
@@ -53,12 +61,16 @@ impl Edit {
 pub(crate) struct Work<'t> {
     pub(crate) taken: Vec<Offset>,
     pub(crate) freed: Vec<Offset>,
+    /// The pair's record from before.
+    replaced: Option<Offset>,
     /// The latches of nodes that readers may look at (CL1 marked-before).
     held: Held<'t>,
     /// That of its nodes and separators.
     pub(crate) purpose: Purpose,
     /// A node that is copied even if it has free slots.
     pub(crate) leaves: Offset,
+    /// Whether nodes with too few entries are merged although nothing is removed.
+    pub(crate) mends: bool,
 }
 
 impl<'t> Work<'t> {
@@ -66,9 +78,11 @@ impl<'t> Work<'t> {
         Self {
             taken: Vec::new(),
             freed: Vec::new(),
+            replaced: None,
             held: Held::new(latches),
             purpose: Purpose::Growth,
             leaves: Offset::NONE,
+            mends: false,
         }
     }
 }
@@ -99,8 +113,9 @@ impl<M: Pmem> Tree<M> {
         purpose: Purpose,
     ) -> Result<(), Error> {
         Self::check_lengths(key, value)?;
+        self.note_before(key)?;
         self.begin()?;
-        let _window = Writes::new(self.pool.memory());
+        let window = Writes::new(self.pool.memory());
         let take = |bytes| self.allocator.allocate_for(purpose, bytes, self.open);
         let record = record::make(&self.pool, take, (key, value), mark)?;
         let mut work = self.work();
@@ -110,14 +125,23 @@ impl<M: Pmem> Tree<M> {
         work.taken.push(record);
         let begun = Entry::of_key(key, record);
         let changed = self.put_record(key, begun, &mut work);
-        self.finish(changed, work)
+        let kept = self.finish(changed, work);
+        drop(window);
+        self.keep_replaced(kept?);
+        Ok(())
     }
 
     pub(crate) fn work(&self) -> Work<'_> {
         Work::new(&self.shared.latches)
     }
 
-    fn put_record(&self, key: &[u8], begun: Entry, work: &mut Work<'_>) -> Result<(), Error> {
+    /// Lets a key have a record, in the place of the one that it has.
+    pub(crate) fn put_record(
+        &self,
+        key: &[u8],
+        begun: Entry,
+        work: &mut Work<'_>,
+    ) -> Result<(), Error> {
         let Some(path) = self.descend(key) else {
             let leaf = self.make_node(0, &[begun], work)?;
             self.anchor_begins(Entry::lowest(leaf), work);
@@ -129,7 +153,7 @@ impl<M: Pmem> Tree<M> {
             begins: vec![begun],
         };
         if let Some(found) = leaf.find(key, self.present()) {
-            work.freed.push(found.entry.record);
+            work.replaced = Some(found.entry.record);
             if leaf.span(found.slot).start == self.open.0 {
                 leaf.replace(found.slot, begun.record);
                 return Ok(());
@@ -148,36 +172,57 @@ impl<M: Pmem> Tree<M> {
         let Some(found) = self.node(leaf).find(key, self.present()) else {
             return Ok(false);
         };
+        self.note_before(key)?;
         self.begin()?;
-        let _window = Writes::new(self.pool.memory());
+        let window = Writes::new(self.pool.memory());
         self.allocator.expect_free(found.entry.record);
         let mut work = self.work();
-        work.freed.push(found.entry.record);
+        work.replaced = Some(found.entry.record);
         let edit = Edit {
             ends: vec![found.slot],
             begins: Vec::new(),
         };
-        let mut changed = self.change(&path, edit, &mut work);
+        // Within a group no leaf is merged (CB3 room-to-return).
+        let mut changed = if self.group.is_some() {
+            work.held.mark(leaf);
+            self.node(leaf).end(found.slot, self.open);
+            Ok(())
+        } else {
+            self.change(&path, edit, &mut work)
+        };
         if matches!(changed, Err(Error::Full(_))) {
             // Without room for a merge the leaf keeps fewer entries than it should.
             self.free(&work.taken);
             work.taken.clear();
-            work.freed = vec![found.entry.record];
+            work.freed.clear();
             work.held.mark(leaf);
             self.node(leaf).end(found.slot, self.open);
             changed = Ok(());
         }
-        self.finish(changed, work).map(|()| true)
+        let kept = self.finish(changed, work);
+        drop(window);
+        self.keep_replaced(kept?);
+        Ok(true)
     }
 
-    /// Frees what a change has made unreachable, or what it has taken in vain.
-    pub(crate) fn finish(&self, changed: Result<(), Error>, work: Work<'_>) -> Result<(), Error> {
+    /// Frees what a change has made unreachable, or what it has taken in vain. Within a group, the
+    /// pair's record from before is left to the caller (CB1 freed-at-its-end).
+    pub(crate) fn finish(
+        &self,
+        changed: Result<(), Error>,
+        work: Work<'_>,
+    ) -> Result<Option<Offset>, Error> {
         drop(work.held);
         match &changed {
             Ok(()) => self.free(&work.freed),
             Err(_) => self.free(&work.taken),
         }
-        changed
+        changed?;
+        if self.group.is_some() {
+            return Ok(work.replaced);
+        }
+        self.free(work.replaced.as_slice());
+        Ok(None)
     }
 
     fn free(&self, blocks: &[Offset]) {
@@ -215,7 +260,7 @@ impl<M: Pmem> Tree<M> {
             let is_root = depth == 1;
             // Only whether there are that many plays a part, and only where there are fewer.
             let enough = self.least(node.level).max(2);
-            let shrinks = edit.begins.len() < edit.ends.len();
+            let shrinks = work.mends || edit.begins.len() < edit.ends.len();
             let after = if shrinks {
                 let seen = node.seen(self.present());
                 seen.take(enough + edit.ends.len()).count() + edit.begins.len() - edit.ends.len()
@@ -259,7 +304,12 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Changes a node if it has the slots; whether it has.
-    fn change_in_place(&self, node: Node<'_, M>, edit: &Edit, work: &mut Work<'_>) -> bool {
+    pub(crate) fn change_in_place(
+        &self,
+        node: Node<'_, M>,
+        edit: &Edit,
+        work: &mut Work<'_>,
+    ) -> bool {
         let needs = self.needs();
         let home = edit.begins.first().map_or(0, |entry| node.home(entry));
         let free = node.free_slots(home, &needs);
@@ -278,7 +328,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Before a node changes, or one that is no leaf leaves the tree.
-    fn mark(&self, node: Node<'_, M>, work: &mut Work<'_>) {
+    pub(crate) fn mark(&self, node: Node<'_, M>, work: &mut Work<'_>) {
         work.held.mark(node.at);
         if !node.is_leaf() {
             self.shared.frames.clear(node.at);
@@ -294,11 +344,7 @@ impl<M: Pmem> Tree<M> {
     }
 
     fn anchor_begins(&self, root: Entry, work: &mut Work<'_>) {
-        let edit = Edit {
-            ends: Vec::new(),
-            begins: vec![root],
-        };
-        let in_place = self.change_in_place(self.anchor(), &edit, work);
+        let in_place = self.change_in_place(self.anchor(), &Edit::beginning(root), work);
         assert!(in_place, "the anchor of an empty tree has a slot");
     }
 

@@ -87,7 +87,7 @@ impl<M: Pmem> Tree<M> {
         let _window = Writes::new(self.pool.memory());
         let mut work = self.work();
         let moved = self.move_separator(&path[..=depth], key, &mut work);
-        self.finish(moved, work).map(|()| true)
+        self.finish(moved, work).map(|_| true)
     }
 
     /// Moves the separator of the last step of a path.
@@ -132,6 +132,6 @@ impl<M: Pmem> Tree<M> {
         work.purpose = Purpose::Moving;
         work.leaves = at;
         let moved = self.change(&path[..=depth], Edit::default(), &mut work);
-        self.finish(moved, work).map(|()| true)
+        self.finish(moved, work).map(|_| true)
     }
 }

@@ -68,6 +68,7 @@ mod clean;
 mod compact;
 mod engine;
 mod frame;
+mod group;
 mod hash;
 mod latch;
 mod leaf;

@@ -28,6 +28,7 @@ use thiserror::Error;
 
 use crate::canary::{self, Fault};
 use crate::clean::Cleaning;
+use crate::group::Group;
 use crate::limits::{
     ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
@@ -132,6 +133,8 @@ pub struct Tree<M> {
     pub(crate) shared: Arc<Shared<M>>,
     /// What is cleaned up, if something is.
     pub(crate) cleaning: Option<Cleaning>,
+    /// The changes that may be taken back.
+    pub(crate) group: Option<Group>,
     /// Horizons that wait for readers to end their pins, oldest first.
     horizons: VecDeque<(LogEpoch, ReclaimEpoch)>,
     /// The open epoch.
@@ -181,6 +184,7 @@ impl<M: Pmem> Tree<M> {
         let mut tree = Self {
             shared: Arc::new(Shared::new(Arc::clone(&pool), slots, anchor)),
             cleaning: None,
+            group: None,
             horizons: VecDeque::new(),
             allocator,
             slots,
@@ -323,7 +327,11 @@ impl<M: Pmem> Tree<M> {
     /// happens if nothing has changed.
     ///
     /// Cost: the lines of records that changed, and one commit, whatever the number of changes.
+    ///
+    /// # Panics
+    /// Within a group (CB2 no-commit-within).
     pub fn commit(&mut self) -> Result<LogEpoch, Error> {
+        assert!(self.group.is_none(), "CB2: a group ends first");
         if !self.has_begun {
             self.end_cleaning()?;
             return Ok(self.pool.committed());

@@ -2,7 +2,8 @@
 //!
 //! On a [`pando_engine::Transactional`] engine a request is run until one of its runs counts
 //! (`turn/run.rs`). A run that does not count leaves nothing. Each effect is handled in one of
-//! three ways:
+//! three ways. So it is with commands that write several keys in a pool, whose run is taken back
+//! when one of the writes finds no room (CE8 whole-or-nothing):
 //!
 //! | effect | in a run | if it counts | if not |
 //! |---|---|---|---|
@@ -32,8 +33,8 @@
 //!   repetitions, and it is not executed while the run is blind. SNAPSHOT CREATE and DROP, which
 //!   EXEC does not accept, run once in the same way.
 //!
-//! Deliberately absent: any cost on engines that are never blind. They have no `Effects`, and the
-//! places that note an effect ask for it only when they have one. In an EXEC on an engine that
+//! Deliberately absent: any cost where no run is dropped. There are no `Effects` then, and the
+//! places that note an effect ask for it only when there are some. In an EXEC on an engine that
 //! repeats runs, the host is notified of commands when all have run: it knows their number and
 //! order, not each one's duration; its own commands come before them. INFO there counts what was
 //! before the EXEC.

@@ -8,7 +8,7 @@ use pando_engine::{Key, LogEpoch, Point, StreamId};
 use crate::clock::{Clock, Microseconds};
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
-use crate::effects::Effects;
+use crate::effects::{Effects, Leftover, leaves};
 use crate::expiry::{ExpiryIndex, Replaced};
 use crate::lines::InLine;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
@@ -95,6 +95,19 @@ impl SessionState {
         if self.kept == Kept::Something {
             self.kept = Kept::Nothing;
             self.wrote = epoch;
+        }
+    }
+
+    /// Forgets what was recorded since the last group ended: it does not count.
+    pub(crate) fn drop_group(&mut self) {
+        if leaves(Leftover::Records) {
+            return;
+        }
+        if let Some(log) = &mut self.log {
+            log.drop_group();
+        }
+        if self.kept == Kept::Something {
+            self.kept = Kept::Nothing;
         }
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use pando_cdds::Cdds;
 use pando_engine::{
     CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
-    LogEpoch, NewValue, Ordered, OrderedAt, Point, Pressure, Probe, ReadAt, ReferenceEngine,
-    ReferenceOptions, Relocate, Restore, Restored, SessionLimit, Snapshot, SnapshotLimit,
-    Snapshots, Transactional, TreeId, ValueRef, ValueVersion, Walk, WalkAt,
+    LogEpoch, NewValue, Ordered, OrderedAt, Outcome, Point, Pressure, Probe, ReadAt,
+    ReferenceEngine, ReferenceOptions, Relocate, Restore, Restored, SessionLimit, Snapshot,
+    SnapshotLimit, Snapshots, Transactional, TreeId, ValueRef, ValueVersion, Walk, WalkAt,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -378,6 +378,36 @@ impl StoreSession {
         match self {
             Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) | Self::Minuet(_) => false,
             Self::Reference(session) => session.has_absences(),
+        }
+    }
+
+    /// Whether its updates may find no room in a pool, in which case those of a run are taken back.
+    #[inline]
+    pub(crate) fn takes_back(&self) -> bool {
+        matches!(self, Self::Cdds(_))
+    }
+
+    /// Begins a run. That of a pool is under all gates.
+    pub(crate) fn begin_run(&mut self) {
+        match self {
+            Self::Cdds(session) => session.begin_group(),
+            Self::Reference(session) if session.has_absences() => session.begin_run(),
+            _ => {}
+        }
+    }
+
+    /// Ends the run.
+    pub(crate) fn end_run(&mut self) -> Outcome {
+        match self {
+            Self::Cdds(session) => {
+                if session.end_group() {
+                    Outcome::Done
+                } else {
+                    Outcome::Full
+                }
+            }
+            Self::Reference(session) if session.has_absences() => session.end_run(),
+            _ => Outcome::Done,
         }
     }
 

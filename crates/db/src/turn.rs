@@ -546,6 +546,9 @@ impl<'t> Turn<'t> {
         if self.session.store.repeats() && self.session.effects.is_none() {
             return self.run_until_it_counts(client, spec, request, reply, host);
         }
+        if self.may_be_taken_back(client, spec) {
+            return self.run_or_take_back(client, spec, request, reply, host);
+        }
         let result = self.run_unobserved(client, spec, request, reply, host);
         if let Err(CommandError::PoolFull) = result
             && let Some(until) = self.retry_with_room(client, request.bytes())

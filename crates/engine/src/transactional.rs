@@ -17,7 +17,7 @@
 //!
 //! Outside a run, each operation is a run of its own, which the engine repeats until it is done.
 //!
-//! Deliberately absent: views, and outcomes that no retry changes.
+//! Deliberately absent: views.
 
 use crate::{Point, TreeId};
 
@@ -30,6 +30,8 @@ pub enum Outcome {
     Conflict,
     /// Some data was absent and is being fetched. The run may be repeated in a while.
     Away,
+    /// A write found no room.
+    Full,
 }
 
 /// Runs that count as a whole or not at all; see the module's header.

@@ -44,10 +44,14 @@
 //!   its hook: the updates of a key are told in their order. What needs more than one leaf gives
 //!   both up and begins anew with `state` for itself: a split, a merge, a deadline that changes, a
 //!   full pool, the first change of an epoch.
+//! - **CE8 whole-or-nothing** When an update of a group (`group.rs`) has found no room, the end of
+//!   the group takes all of them back: keys, their versions, listed deadlines, counts, what is
+//!   remembered of removed keys, and notes.
 //!
 //! Deliberately absent, for now: a large value in pieces. It is stored in one piece: a
 //! change of it costs O(size), and so does a read of a large hash.
 
+mod group;
 mod kept;
 mod session;
 mod snapshots;
@@ -72,6 +76,7 @@ use pando_pmem::{
 };
 use pando_sync::{LogEpoch, lock};
 
+use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 pub use self::session::CddsSession;
@@ -253,6 +258,8 @@ struct State {
     /// What [`State::write_usage`] wrote last.
     usage: [u64; 2],
     graves: Mutex<Graves>,
+    /// What is taken back with the tree's group.
+    group: Option<Beside>,
     /// Snapshots, and values kept for them.
     images: Mutex<KeptImages>,
 }
@@ -673,6 +680,7 @@ impl Engine for Cdds {
             next_tree: 0,
             usage: [0; 2],
             graves: Mutex::default(),
+            group: None,
             images: Mutex::default(),
         };
         state.read_own()?;

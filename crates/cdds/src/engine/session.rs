@@ -14,7 +14,8 @@ use pando_engine::{
 use pando_pmem::Memory;
 use pando_sync::lock;
 
-use super::update::Change;
+use super::group::Refused;
+use super::update::{Change, NeedsTree};
 use super::value::{deadline_of, encode, show, version_of};
 use super::{Cdds, State, place_of, push_place, write_place};
 use crate::ahead::Spot;
@@ -36,6 +37,8 @@ pub struct CddsSession {
     known: (u64, BTreeSet<TreeId>),
     /// See [`Self::take_refusal`].
     refused: bool,
+    /// Of the group that has begun.
+    pub(super) group: Option<Refused>,
     warmed: Warmed,
     /// Where a command puts the place of its key together, so that it need not allocate.
     place: Vec<u8>,
@@ -51,6 +54,7 @@ impl CddsSession {
             reader,
             known: (0, BTreeSet::new()),
             refused: false,
+            group: None,
             warmed: Warmed::default(),
             place: Vec::new(),
             stored: Vec::new(),
@@ -70,6 +74,9 @@ impl CddsSession {
             Ok(()) => true,
             Err(Error::Full(_)) => {
                 self.refused = true;
+                if let Some(Refused(refused)) = &mut self.group {
+                    *refused = true;
+                }
                 false
             }
             Err(error) => fail(&error),
@@ -237,7 +244,12 @@ impl Point for CddsSession {
         let at = (key, &self.place[..]);
         let spot = self.warmed.take(&self.place);
         let stored = &mut self.stored;
-        let updated = (self.engine).update_leaf(at, spot, stored, hook, &mut decide);
+        let updated = if self.group.is_some() {
+            // What it changes is noted by whoever has the tree.
+            Err(NeedsTree)
+        } else {
+            (self.engine).update_leaf(at, spot, stored, hook, &mut decide)
+        };
         if self.stored.capacity() > KEPT_BYTES {
             self.stored = Vec::new();
         }

@@ -172,6 +172,7 @@ impl State {
         place: &[u8],
         change: &Change,
     ) -> Result<(), Error> {
+        self.note_grave(place);
         let old = self.tree.record_of(place, self.tree.present())?;
         let was = old.map(|record| (version_of(record.value()), record.value().len()));
         let listed_at = old.map(|record| deadlines_of(record.value()));

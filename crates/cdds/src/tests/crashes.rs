@@ -429,6 +429,39 @@ fn making_room_can_be_interrupted() {
     assert!(moved > 3, "{moved} chunks");
 }
 
+/// A crash while a group is taken back, and after that was committed with another change.
+#[test]
+fn taking_back_can_be_interrupted() {
+    let mut images = 0;
+    for seed in 0..16 * effort().min(20) {
+        let memory = Simulated::recording(start::<Tested>(seed));
+        let mut tree = <Tested as Subject>::open(memory).expect("a tree");
+        let mut rng = Rng::with_seed(seed);
+        let before = state_of(&tree);
+        tree.memory().note(1);
+        tree.begin_group();
+        for serial in 0..6 {
+            let number = rng.u8(..12);
+            if rng.u8(..3) == 0 {
+                tree.remove(&key(number)).unwrap();
+            } else {
+                tree.put(&key(number), &value(serial)).unwrap();
+            }
+        }
+        tree.take_back().expect("there is room");
+        assert_eq!(state_of(&tree), before, "seed {seed}");
+        tree.check().expect("no block is lost");
+        tree.put(&key(201), b"behind it").unwrap();
+        tree.commit().unwrap();
+        tree.memory().note(2);
+        let states = [before, state_of(&tree)];
+        let (tried, failure) = failure::<Tested>(&tree.memory().trace(), &states, QUICK);
+        images += tried;
+        assert_eq!(failure, None, "seed {seed}");
+    }
+    assert!(images > 500, "{images} images");
+}
+
 /// A tree whose chunks have free blocks here and there.
 fn sparse(seed: u64) -> Vec<u64> {
     let mut tree = Tested::create(Simulated::new(2 * Tested::POOL_BYTES));

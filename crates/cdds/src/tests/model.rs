@@ -64,6 +64,32 @@ impl World {
         assert_eq!(was_there, self.present.remove(&key).is_some());
     }
 
+    /// Some changes as a group, which stay or are taken back: those that found no room always are.
+    fn group(&mut self) {
+        let before = self.present.clone();
+        self.tree().begin_group();
+        let mut refused = false;
+        for _ in 0..self.rng.usize(..12) {
+            if self.rng.u8(..3) == 0 {
+                self.remove();
+            } else {
+                let key = self.key();
+                let value = vec![self.rng.u8(..); self.rng.usize(..40)];
+                match self.tree().put(&key, &value) {
+                    Ok(()) => drop(self.present.insert(key, value)),
+                    Err(Error::Full(_)) => refused = true,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        if refused || self.rng.bool() {
+            self.tree().take_back().expect("it needs no room");
+            self.present = before;
+        } else {
+            self.tree().end_group().expect("it needs no room");
+        }
+    }
+
     fn commit(&mut self) {
         self.tree().commit().expect("memory takes it");
         self.committed = self.present.clone();
@@ -188,6 +214,7 @@ fn run(seed: u64, keys: usize, bytes: u64, steps: usize) -> usize {
             8 => world.restart(),
             9 if world.rng.bool() => world.roll_back(),
             10..14 => world.check(),
+            14..20 => world.group(),
             die if die % 6 < grows => world.put(),
             _ => world.remove(),
         }

@@ -11,23 +11,28 @@
 //!             └──────────────────────────────────────────────────────┘
 //! ```
 //!
+//! With a pool, a command that writes several keys under all gates is one run, which counts unless
+//! a write found no room (`run_or_take_back`).
+//!
 //! `effects` lists what a run does outside the engine, and how it is handled (RR1 effects-once).
 //! What precedes a run is not part of it: admission, eviction, MULTI's queue. After
 //! [`limits::CONFLICTS_MAX`] conflicts a command takes all gates, so that no other one comes in
 //! between.
 
 use pando_engine::{Key, Outcome, Transactional};
-use pando_protocol::command::CommandSpec;
+use pando_protocol::command::{CommandSpec, Flag};
 use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer};
-use super::{HeldGates, Host, Turn};
+use super::{HeldGates, Host, Turn, is_exec};
 use crate::client::{Client, Undo};
 use crate::database::Database;
 use crate::effects::{Effects, Leftover, leaves};
+use crate::error::CommandError;
 use crate::limits;
 use crate::progress::{Progress, Slices, Wait};
 use crate::remapping;
+use crate::transaction::Transaction;
 
 impl Turn<'_> {
     /// Runs a command, or makes it wait for absent data.
@@ -96,6 +101,60 @@ impl Turn<'_> {
         }
     }
 
+    /// Whether a command is a run because its writes may find no room in the pool: one whose writes
+    /// are of several keys, under all gates.
+    pub(super) fn may_be_taken_back(&self, client: &Client, spec: &CommandSpec) -> bool {
+        if !self.session.store.takes_back() || self.session.effects.is_some() {
+            return false;
+        }
+        if is_exec(spec) {
+            let transaction = client.transaction.as_ref();
+            return transaction.is_some_and(|queue| queue.writes() && !queue.is_refused());
+        }
+        spec.flags.has(Flag::Write) && matches!(self.held, HeldGates::All { .. })
+    }
+
+    /// Runs a command of which all writes are there in the end, or none (CE8 whole-or-nothing): it
+    /// fails, or is put off while room is made.
+    #[cold]
+    pub(super) fn run_or_take_back(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let start = reply.position();
+        let queued = client.transaction.as_ref().filter(|_| is_exec(spec));
+        let bytes = queued.map_or(request.bytes(), Transaction::heap_bytes);
+        let settings = client.settings();
+        // EXEC would take them itself, within the run.
+        self.hold_all();
+        self.begin_run();
+        let mut result = self.run_unobserved(client, spec, request, reply, host);
+        if self.end_run() == Outcome::Full {
+            reply.rewind(start);
+            client.set(settings);
+            reply.set_version(client.protocol);
+            undo(self.database, client);
+            if let Some(until) = self.retry_with_room(client, bytes) {
+                return Progress::put_off(until);
+            }
+            if is_exec(spec) {
+                client.transaction = None;
+                client.watches.clear(self.database);
+            }
+            result = Err(CommandError::PoolFull);
+        } else if let Some(done) = client.undo.take()
+            && let Undo::Exec(exec) = *done
+        {
+            self.end_exec(client, exec, host);
+        }
+        client.lacks_room = None;
+        answer(client, spec, request, Ran { start, result }, reply, host)
+    }
+
     /// The next slice of a command; returns whether it was the last one. One that does not count is
     /// repeated in the next turn.
     pub(super) fn step(
@@ -133,15 +192,12 @@ impl Turn<'_> {
         let counters = std::mem::take(&mut session.counters);
         let effects = Effects::new(counters, session.random.clone(), session.observed);
         session.effects = Some(Box::new(effects));
-        if let Some(store) = session.store.transactional() {
-            store.begin_run();
-        }
+        session.store.begin_run();
     }
 
     /// Ends the run and applies its effects, or drops them.
     fn end_run(&mut self) -> Outcome {
-        let store = self.session.store.transactional();
-        let outcome = store.map_or(Outcome::Done, Transactional::end_run);
+        let outcome = self.session.store.end_run();
         let effects = self.session.effects.take().expect("a run was begun");
         if outcome == Outcome::Done {
             self.take_effects(*effects);
@@ -176,13 +232,9 @@ impl Turn<'_> {
         let (database, session) = (self.database, &mut *self.session);
         let counted = std::mem::replace(&mut session.counters, effects.counters);
         session.observed = effects.observed;
+        session.drop_group();
         if !leaves(Leftover::Draws) {
             session.random = effects.random;
-        }
-        if !leaves(Leftover::Records)
-            && let Some(log) = &mut session.log
-        {
-            log.drop_group();
         }
         if let Some(image) = effects.mapping {
             debug_assert!(matches!(self.held, HeldGates::All { .. }));

@@ -190,6 +190,97 @@ fn msetnx_stores_all_or_nothing_in_a_full_pool() {
     fill(&mut connection, "k", 700, 8000);
 }
 
+/// An EXEC that needs room for much.
+fn exec(connection: &mut Connection, value: &str) -> RedisResult<()> {
+    let mut queued = vec![
+        vec!["MULTI"],
+        vec!["DEL", "k:2", "k:3", "list"],
+        vec!["SET", "timed", "new"],
+        vec!["RPUSH", "list", "c"],
+        vec!["SET", "nosuch", "new"],
+        vec!["EXPIRE", "k:4", "5000"],
+    ];
+    for _ in 0..40 {
+        queued.push(vec!["APPEND", "k:5", value]);
+        queued.push(vec!["APPEND", "new:1", value]);
+    }
+    for words in &queued {
+        let mut command = redis::cmd(words[0]);
+        let () = command.arg(&words[1..]).query(connection).expect("queued");
+    }
+    redis::cmd("EXEC").query(connection)
+}
+
+/// What a refused group has left as it was, of so many keys.
+fn check_whole(connection: &mut Connection, keys: usize, value: &str) {
+    assert_eq!(redis::cmd("DBSIZE").query(connection), Ok(keys));
+    for key in 2..7 {
+        assert_eq!(connection.get(format!("k:{key}")), Ok(value.to_owned()));
+    }
+    let list: Vec<String> = connection.lrange("list", 0, -1).expect("a list");
+    assert_eq!(list, ["a", "b"]);
+    assert_eq!(connection.get("timed"), Ok("old".to_owned()));
+    let left: i64 = connection.ttl("timed").expect("it has a deadline");
+    assert!((900..=1000).contains(&left), "{left}");
+    assert_eq!(connection.ttl("k:4"), Ok(-1));
+    assert_eq!(there(connection, "new", 0..40), 0);
+}
+
+/// What several writes of one command, or of an EXEC, did before one of them found no room is taken
+/// back, and a kill brings none of it back.
+#[test]
+fn what_is_whole_is_refused_whole_in_a_full_pool() {
+    let pool = Pool::new("whole");
+    let server = pool.serve(&SMALL);
+    let (mut connection, mut other) = (server.connection(), server.connection());
+    let value = "w".repeat(8000);
+    let () = connection.rpush("list", &["a", "b"]).expect("room");
+    let () = connection.set_ex("timed", "old", 1000).expect("room");
+    let mut full = (0..).map(|key| connection.set::<_, _, ()>(format!("k:{key}"), &value));
+    assert!(full.find(Result::is_err).is_some());
+    drop(full);
+    let () = connection.del(&["k:0", "k:1"]).expect("it needs no room");
+    let keys: usize = redis::cmd("DBSIZE").query(&mut connection).expect("keys");
+    let () = redis::cmd("WATCH")
+        .arg(&["k:2", "list", "nosuch"])
+        .query(&mut other)
+        .expect("it is watched");
+    let mut mset = redis::cmd("MSET");
+    for key in ["k:2", "timed", "nosuch", "k:1", "list"] {
+        mset.arg(key).arg("new");
+    }
+    for key in 0..40 {
+        mset.arg(format!("new:{key}")).arg(&value);
+    }
+    for round in 0..2 {
+        let refused = if round == 0 {
+            mset.query::<()>(&mut connection)
+        } else {
+            exec(&mut connection, &value)
+        };
+        let refused = refused.expect_err("there is no room").to_string();
+        assert!(refused.contains(FULL), "{refused}");
+        let found = redis::cmd("DBSIZE").query(&mut connection);
+        assert_eq!(found, Ok(keys), "{round}");
+    }
+    let discarded: RedisResult<()> = redis::cmd("DISCARD").query(&mut connection);
+    assert!(discarded.is_err(), "the refused EXEC ended its MULTI");
+    let unwatched: RedisResult<Vec<usize>> = redis::pipe().atomic().del("nosuch").query(&mut other);
+    assert_eq!(
+        unwatched,
+        Ok(vec![0]),
+        "nothing that is watched has changed"
+    );
+    check_whole(&mut connection, keys, &value);
+    let () = redis::cmd("WAITAOF")
+        .arg(&[1, 0, 0])
+        .query(&mut connection)
+        .expect("durable");
+    server.signal("KILL");
+    server.wait();
+    check_whole(&mut pool.serve(&SMALL).connection(), keys, &value);
+}
+
 /// An ordinary file on a disk, where what was acknowledged also survives a loss of power: the
 /// crashes of that are those of `pando-pmem`.
 #[test]

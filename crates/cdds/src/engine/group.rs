@@ -1,0 +1,89 @@
+//! Groups of a session: its updates all stay, or are all taken back because one found no room.
+//!
+//! The tree takes back what it holds (CE8 whole-or-nothing); what is beside it is noted here. The
+//! values that snapshots keep stay counted as if the group had replaced them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use pando_engine::{TreeId, ValueVersion};
+use pando_sync::lock;
+
+use super::session::sound;
+use super::{CddsSession, State};
+
+/// What the tree's own group does not know.
+#[derive(Debug, Default)]
+pub(super) struct Beside {
+    /// Of each key that has changed, what was remembered of its removal.
+    graves: BTreeMap<Vec<u8>, Option<ValueVersion>>,
+    /// How many keys each tree had.
+    keys: Vec<(TreeId, u64)>,
+}
+
+impl CddsSession {
+    /// Begins a group. Until it ends, no other session writes, and nothing is committed.
+    ///
+    /// # Panics
+    /// When one has begun already.
+    pub fn begin_group(&mut self) {
+        self.engine.write().begin_group();
+        self.group = Some(Refused(false));
+    }
+
+    /// Ends the group; whether it stays (CE8 whole-or-nothing).
+    pub fn end_group(&mut self) -> bool {
+        let Refused(refused) = self.group.take().unwrap_or_default();
+        self.engine.write().end_group(!refused);
+        !refused
+    }
+}
+
+/// Whether an update of a session's group has found no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Refused(pub(super) bool);
+
+impl State {
+    fn begin_group(&mut self) {
+        self.tree.begin_group();
+        let keys = self.trees.iter();
+        let keys = keys.map(|(number, tree)| (*number, tree.keys())).collect();
+        self.group = Some(Beside {
+            keys,
+            ..Beside::default()
+        });
+    }
+
+    fn end_group(&mut self, stays: bool) {
+        let Beside { graves, keys } = self.group.take().unwrap_or_default();
+        if stays {
+            sound(self.tree.end_group());
+            self.tree.fence();
+            return;
+        }
+        sound(self.tree.take_back());
+        self.tree.fence();
+        for (place, version) in graves {
+            match version {
+                Some(version) => lock(&self.graves).bury(&place, version),
+                None => lock(&self.graves).rise(&place),
+            }
+        }
+        for (number, keys) in keys {
+            if let Some(tree) = self.trees.get(&number) {
+                tree.keys.store(keys, Ordering::Relaxed);
+                tree.changed.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Before a key changes.
+    pub(super) fn note_grave(&mut self, place: &[u8]) {
+        if let Some(group) = &mut self.group
+            && !group.graves.contains_key(place)
+        {
+            let version = lock(&self.graves).version(place);
+            group.graves.insert(place.to_vec(), version);
+        }
+    }
+}
