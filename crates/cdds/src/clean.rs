@@ -5,6 +5,11 @@
 //! again, leaf by leaf, and then through the allocator's records; it erases void beginnings and
 //! ends. Where it has got to is known in memory only: a restart begins anew.
 //!
+//! So every node is visited after a crash, and looked at: an epoch that has not come yet, an entry
+//! behind the used slots or that is not found by its key, a child that is no node of the level
+//! below. What is damaged is named and not followed. Epochs have no checksum: one that becomes
+//! another that has passed goes unnoticed.
+//!
 //! - **CG1 same-meaning** A void beginning is as good as none, and so is a void end: whoever reads
 //!   or crashes in between sees the same.
 //! - **CG2 all-views** The ranges are forgotten with a commit, when the present, as it then is
@@ -16,12 +21,14 @@
 
 use std::ops::Bound;
 
-use pando_pmem::{Pmem, VoidRange, Writes};
+use pando_pmem::{LINE_BYTES, Offset, Pmem, VoidRange, Writes};
+use pando_sync::LogEpoch;
 
-use crate::node::View;
+use crate::node::{ANCHOR, Found, Node, Probe, Span, View, bytes_of};
+use crate::record::Record;
 use crate::scan::Direction;
 use crate::shared::Look;
-use crate::tree::{Error, Tree};
+use crate::tree::{ANCHOR_SLOTS, Error, Tree};
 
 /// How far it has got.
 #[derive(Debug)]
@@ -90,11 +97,16 @@ impl<M: Pmem> Tree<M> {
     fn clean_step(&self, cleaning: &mut Cleaning) -> Result<(), Error> {
         match &mut cleaning.stage {
             Stage::Nodes(view, from) => {
+                self.check_node(self.anchor(), *view)?;
                 self.anchor().clean();
-                let look = Look::alone(*view);
-                let passed = |node: crate::node::Node<'_, M>| node.clean();
+                let (look, mut checked) = (Look::alone(*view), Ok(()));
+                let passed = |node: Node<'_, M>| {
+                    checked = self.check_node(node, *view);
+                    checked.is_ok().then(|| node.clean())
+                };
                 let bound = Bound::Included(from.as_slice());
                 let stop = self.shared.stop(look, bound, Direction::Forward, passed);
+                checked?;
                 let next = stop.ok().flatten().and_then(|stop| stop.high);
                 if let Some(next) = next {
                     *from = next;
@@ -112,6 +124,42 @@ impl<M: Pmem> Tree<M> {
             Stage::Done => cleaning.stage = self.next_view(&cleaning.done, Stage::Done),
         }
         Ok(())
+    }
+
+    /// Looks at a node that a view has come to, before it is followed.
+    fn check_node(&self, node: Node<'_, M>, view: View) -> Result<(), Error> {
+        let (pool, is_anchor) = (&self.pool, node.level == ANCHOR);
+        let slots = if is_anchor { ANCHOR_SLOTS } else { self.slots };
+        let is_possible = |slot: u64| {
+            let Span { start, end } = node.span(slot);
+            let is_used = slot < node.used || start == 0 || pool.is_void(LogEpoch(start));
+            is_used && start.max(end) <= self.open.0
+        };
+        let is_node = |child: Offset| {
+            let room = pool.memory().bytes().checked_sub(child.get());
+            let fits = child.get().is_multiple_of(LINE_BYTES)
+                && room.is_some_and(|room| room >= bytes_of(1, self.slots));
+            fits && (is_anchor || self.node(child).level + 1 == node.level)
+        };
+        let is_found = |found: Found| {
+            if found.entry.record.is_none() {
+                return !node.is_leaf();
+            }
+            let Some(key) = Record::at(pool, found.entry.record).map(Record::key) else {
+                return false;
+            };
+            let by_key = if node.is_leaf() {
+                node.find(key, view)
+            } else {
+                node.child_for(&Probe::new(key), view)
+            };
+            by_key.is_some_and(|by_key| by_key.slot == found.slot)
+        };
+        let is_sound = (0..slots).all(is_possible)
+            && (node.seen(view)).all(|found| node.is_leaf() || is_node(found.entry.child))
+            && (node.seen(view)).all(|found| is_anchor || is_found(found));
+        let at = node.at;
+        is_sound.then_some(()).ok_or(Error::DamagedNode { at })
     }
 
     /// A snapshot that was not gone through.

@@ -236,7 +236,7 @@ pub(crate) struct Node<'p, M> {
     pub(crate) level: u64,
     slots: u64,
     /// Slots that may hold an entry, the first ones.
-    used: u64,
+    pub(crate) used: u64,
     watch: Watch<'p>,
 }
 

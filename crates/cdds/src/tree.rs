@@ -62,6 +62,12 @@ pub enum Error {
         /// Where.
         at: Offset,
     },
+    /// A node is not as it was left; a visit after a crash has found it (`clean.rs`).
+    #[error("the node at {at} is damaged")]
+    DamagedNode {
+        /// Where.
+        at: Offset,
+    },
     /// Nodes have fewer or more entries than they may have.
     #[error("{entries} entries to a node: {ENTRIES_MIN} to {ENTRIES_MAX} are possible")]
     Entries {
