@@ -237,6 +237,12 @@ impl Memnode {
         self.slots.see(slot).expect("a slot that was written")
     }
 
+    /// Where a slot's state is in memory, for a host that prefetches it; null if there is none.
+    #[inline]
+    pub fn place(&self, slot: Slot) -> *const u8 {
+        self.slots.place(slot)
+    }
+
     /// The latch of a slot, to change it as a minitransaction of one phase does; none if it has
     /// none.
     ///

@@ -18,6 +18,7 @@
 //! - **SL2 latches-innermost** Who holds a latch takes no other one, so none waits in a circle.
 
 use std::ops::Deref;
+use std::ptr;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::minitransaction::{Bytes, Write};
@@ -191,6 +192,13 @@ impl Slots {
 
     pub(crate) fn count(&self) -> usize {
         self.states.len()
+    }
+
+    /// Where the state of a slot is, to be asked for.
+    #[inline]
+    pub(crate) fn place(&self, slot: Slot) -> *const u8 {
+        let held = self.states.get(index_of(slot));
+        held.map_or(ptr::null(), |held| ptr::from_ref(held).cast())
     }
 
     /// A slot that was ever written.

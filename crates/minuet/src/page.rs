@@ -44,9 +44,10 @@
 mod edit;
 mod node;
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 
 use pando_memnode::{Address, Bytes, MemnodeId, Sequence, Slot};
+use pando_sync::prefetch::prefetch_span;
 
 pub(crate) use edit::PageEdit;
 use node::encode_entry;
@@ -101,6 +102,10 @@ const PLACE_BYTES: usize = 2 + HINT_BYTES;
 const HINT_BYTES: usize = 4;
 const LEAF_CELL_BYTES: usize = 2 + 2 + 8;
 const CHILD_CELL_BYTES: usize = 2 + ADDRESS_BYTES;
+/// Cells of a leaf that are asked for ahead of the one that is read, and the part of each: what
+/// waits for memory then are a few cells of each leaf, not all of them.
+const CELLS_AHEAD: usize = 12;
+const LEAF_CELL_ASKED_BYTES: usize = 40;
 const _: () = assert!(CHILD_CELL_BYTES >= LEAF_CELL_BYTES);
 
 /// Encodes an address.
@@ -135,6 +140,10 @@ fn place_of(at: usize, suffix: &[u8]) -> [u8; PLACE_BYTES] {
     place[..2].copy_from_slice(&(at as u16).to_le_bytes());
     place[2..].copy_from_slice(&hint_of(suffix).to_le_bytes());
     place
+}
+
+fn cell_of(place: [u8; PLACE_BYTES]) -> usize {
+    usize::from(u16::from_le_bytes([place[0], place[1]]))
 }
 
 fn hint_at(place: [u8; PLACE_BYTES]) -> u32 {
@@ -369,6 +378,12 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         usize::from(u16_at(&self.bytes, self.place(index)))
     }
 
+    /// The directory: where each cell is, and its hint.
+    fn places(&self) -> &[[u8; PLACE_BYTES]] {
+        let directory = &self.bytes[self.directory()..][..PLACE_BYTES * self.count()];
+        directory.as_chunks().0
+    }
+
     fn is_leaf(&self) -> bool {
         self.height() == 0
     }
@@ -386,10 +401,8 @@ impl<B: Deref<Target = [u8]>> Page<B> {
 
     /// The bytes of the page from each cell on, beginning with one.
     fn cells(&self, first: usize) -> impl Iterator<Item = &[u8]> {
-        let directory = &self.bytes[self.place(first)..self.place(self.count())];
-        let (places, _) = directory.as_chunks::<PLACE_BYTES>();
-        let place = |place: &[u8; PLACE_BYTES]| usize::from(u16_at(place, 0));
-        places.iter().map(move |at| &self.bytes[place(at)..])
+        let cell = |place| &self.bytes[cell_of(place)..];
+        self.places()[first..].iter().copied().map(cell)
     }
 
     /// How many entries from one on are the same, with their versions, as those of another leaf,
@@ -428,8 +441,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let suffix = &key[self.prefix_len()..];
         let hint = hint_of(suffix);
-        let directory = &self.bytes[self.directory()..][..PLACE_BYTES * self.count()];
-        let (places, _) = directory.as_chunks::<PLACE_BYTES>();
+        let places = self.places();
         let mut low = first_from(places, hint);
         // Equal hints say nothing: a suffix may end before its zeros.
         let is_next = |index: usize| places.get(index).is_some_and(|next| hint_at(*next) == hint);
@@ -490,21 +502,80 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         }
     }
 
-    /// Where the value of a leaf's cell begins.
-    pub(crate) fn value_at(&self, index: usize) -> usize {
-        let at = self.cell_at(index);
-        at + LEAF_CELL_BYTES + usize::from(u16_at(&self.bytes, at))
-    }
-
     /// Version and value of a leaf's cell.
     pub(crate) fn entry(&self, index: usize) -> (u64, &[u8]) {
-        let at = self.cell_at(index);
-        let suffix = usize::from(u16_at(&self.bytes, at));
-        let value = usize::from(u16_at(&self.bytes, at + 2));
-        let start = at + 4 + suffix;
-        (
-            u64_at(&self.bytes, start),
-            &self.bytes[start + 8..][..value],
-        )
+        let LeafCell { version, value, .. } = self.leaf_cell(index);
+        (version, value)
+    }
+
+    /// A leaf's cell.
+    pub(crate) fn leaf_cell(&self, index: usize) -> LeafCell<'_> {
+        LeafCell::at(&self.bytes, self.cell_at(index))
+    }
+
+    /// Asks for the cell of a leaf that a search for `key` looks at, by the hints alone.
+    pub(crate) fn ask_for(&self, key: &[u8]) {
+        let places = self.places();
+        let index = first_from(places, hint_of(&key[self.prefix_len()..]));
+        if let Some(place) = places.get(index) {
+            let cell = self.bytes.as_ptr().wrapping_add(cell_of(*place));
+            prefetch_span(cell, LEAF_CELL_ASKED_BYTES);
+        }
+    }
+
+    /// Cells of a leaf, in the order of keys or back, each asked for some before it is returned.
+    pub(crate) fn leaf_cells(
+        &self,
+        range: Range<usize>,
+        is_back: bool,
+    ) -> impl Iterator<Item = LeafCell<'_>> {
+        let places = &self.places()[range];
+        let from_first = move |order: usize| {
+            let at = if is_back {
+                places.len().checked_sub(order + 1)?
+            } else {
+                order
+            };
+            places.get(at).copied()
+        };
+        let ask = move |order: usize| {
+            if let Some(place) = from_first(order) {
+                let cell = self.bytes.as_ptr().wrapping_add(cell_of(place));
+                prefetch_span(cell, LEAF_CELL_ASKED_BYTES);
+            }
+        };
+        (0..CELLS_AHEAD).for_each(ask);
+        (0..places.len()).map_while(move |order| {
+            ask(order + CELLS_AHEAD);
+            from_first(order).map(|place| LeafCell::at(&self.bytes, cell_of(place)))
+        })
+    }
+}
+
+/// A cell of a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeafCell<'p> {
+    pub(crate) suffix: &'p [u8],
+    pub(crate) version: u64,
+    pub(crate) value: &'p [u8],
+    /// Where the value begins in the page.
+    pub(crate) value_at: usize,
+}
+
+impl<'p> LeafCell<'p> {
+    #[inline]
+    fn at(page: &'p [u8], at: usize) -> Self {
+        let cell = &page[at..];
+        let (lens, rest) = cell.split_first_chunk::<4>().expect("two lengths");
+        let suffix_len = usize::from(u16::from_le_bytes([lens[0], lens[1]]));
+        let value_len = usize::from(u16::from_le_bytes([lens[2], lens[3]]));
+        let (suffix, rest) = rest.split_at(suffix_len);
+        let (version, rest) = rest.split_first_chunk().expect("a version");
+        Self {
+            suffix,
+            version: u64::from_le_bytes(*version),
+            value: &rest[..value_len],
+            value_at: at + LEAF_CELL_BYTES + suffix_len,
+        }
     }
 }

@@ -17,6 +17,9 @@ pub(crate) enum KeyShape {
     Fixed,
     /// Random numbers of 8 digits.
     Digits,
+    /// `user` and a random number of 10 digits: the 14 bytes of Minuet's paper (§6), as YCSB names
+    /// rows.
+    User,
 }
 
 impl fmt::Display for KeyShape {
@@ -26,6 +29,7 @@ impl fmt::Display for KeyShape {
             Self::Prefixed => "prefixed",
             Self::Fixed => "fixed",
             Self::Digits => "digits",
+            Self::User => "user",
         })
     }
 }
@@ -54,6 +58,10 @@ impl Keys {
                 }
                 KeyShape::Fixed => keys.bytes.extend_from_slice(&random.u64(..).to_be_bytes()),
                 KeyShape::Digits => keys.push_digits(&mut random),
+                KeyShape::User => {
+                    let key = format!("user{:010}", random.u64(..10_000_000_000));
+                    keys.bytes.extend_from_slice(key.as_bytes());
+                }
             }
             keys.ends.push(keys.bytes.len() as u32);
         }

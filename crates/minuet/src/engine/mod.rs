@@ -52,6 +52,7 @@ mod collect;
 mod graves;
 mod in_leaf;
 mod place;
+mod scan;
 mod session;
 mod sight;
 mod snapshots;

@@ -9,52 +9,74 @@ use super::bundle::SHORT_BYTES;
 /// Bytes of a tree's number.
 pub(super) const TREE_BYTES: usize = 4;
 
-const ENTRY_BYTES_MAX: usize = TREE_BYTES + SHORT_BYTES + 1;
+/// Entries' keys of so many bytes need no allocation.
+const ENTRY_BYTES_INLINE: usize = 48;
+const _: () = assert!(ENTRY_BYTES_INLINE < TREE_BYTES + SHORT_BYTES);
 
 /// See the module's header.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Place<'k> {
-    entry: [u8; ENTRY_BYTES_MAX],
+    inline: [u8; ENTRY_BYTES_INLINE],
     len: usize,
+    /// A longer one.
+    apart: Box<[u8]>,
     /// What follows the key of the bundle, of a long key.
     pub(super) rest: Option<&'k [u8]>,
 }
 
 impl<'k> Place<'k> {
     pub(super) fn of(key: Key<'k>) -> Self {
-        let mut entry = [0; ENTRY_BYTES_MAX];
-        entry[..TREE_BYTES].copy_from_slice(&key.tree.0.to_be_bytes());
         let (short, rest) = match key.bytes.split_at_checked(SHORT_BYTES) {
             Some((short, rest)) if !rest.is_empty() => (short, Some(rest)),
             _ => (key.bytes, None),
         };
-        entry[TREE_BYTES..][..short.len()].copy_from_slice(short);
-        // The zero of a bundle's key is there already.
-        let len = TREE_BYTES + short.len() + usize::from(rest.is_some());
-        Self { entry, len, rest }
+        let tree = key.tree.0.to_be_bytes();
+        let end: &[u8] = if rest.is_some() { &[0] } else { &[] };
+        let len = TREE_BYTES + short.len() + end.len();
+        let mut place = Self {
+            inline: [0; ENTRY_BYTES_INLINE],
+            len,
+            apart: Box::default(),
+            rest,
+        };
+        if len <= ENTRY_BYTES_INLINE {
+            // A bundle's key is longer.
+            place.inline[..TREE_BYTES].copy_from_slice(&tree);
+            place.inline[TREE_BYTES..len].copy_from_slice(short);
+        } else {
+            place.apart = [&tree[..], short, end].concat().into();
+        }
+        place
     }
 
     /// The place of an entry's key, whatever it holds.
     pub(super) fn of_entry(key: &[u8]) -> Self {
-        let mut entry = [0; ENTRY_BYTES_MAX];
-        entry[..key.len()].copy_from_slice(key);
+        let mut inline = [0; ENTRY_BYTES_INLINE];
+        let len = key.len();
+        let mut apart = Box::default();
+        match inline.get_mut(..len) {
+            Some(inline) => inline.copy_from_slice(key),
+            None => apart = key.into(),
+        }
         Self {
-            entry,
-            len: key.len(),
+            inline,
+            len,
+            apart,
             rest: None,
         }
     }
 
     /// The key of the entry.
+    #[inline]
     pub(super) fn entry(&self) -> &[u8] {
-        &self.entry[..self.len]
+        self.inline.get(..self.len).unwrap_or(&self.apart)
     }
 
     /// The tree's number and the whole key.
     pub(super) fn whole(&self) -> Cow<'_, [u8]> {
         match self.rest {
             None => Cow::Borrowed(self.entry()),
-            Some(rest) => Cow::Owned([&self.entry[..self.len - 1], rest].concat()),
+            Some(rest) => Cow::Owned([&self.entry()[..self.len - 1], rest].concat()),
         }
     }
 }

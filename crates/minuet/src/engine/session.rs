@@ -14,9 +14,10 @@ use pando_sync::Entrance;
 
 use super::in_leaf::{Change, choose, encode_new};
 use super::place::Place;
+use super::scan::Scan;
 use super::sight::Seat;
 use super::value::deadline_of;
-use super::walk::{Found, Marked, Scan, Spot, TOGETHER_MAX};
+use super::walk::{Found, Marked, Spot, TOGETHER_MAX};
 use super::{Minuet, State};
 use crate::tree::BODY_HEADER;
 
@@ -371,7 +372,7 @@ impl MinuetSession {
         shown
     }
 
-    /// Shows the entries of a tree in order, those of a leaf in one turn.
+    /// Shows the entries of a tree in order, those of some leaves in one turn.
     pub(super) fn run(
         &mut self,
         at: Option<Snapshot>,
@@ -388,7 +389,7 @@ impl MinuetSession {
                 return;
             };
             let mut marked = Vec::new();
-            scan.step(&state, sight, &mut |key, found| {
+            scan.turn(&state, sight, |key, found| {
                 let (shown, mark) = found.show(|value| visit(key, value));
                 note_mark(&mut marked, (tree, key), found, mark);
                 shown

@@ -5,21 +5,23 @@
 //! for as long as its page is held, or nobody else is inside. Nobody holds two
 //! (SL2 latches-innermost).
 
-use std::ops::{Bound, ControlFlow, Deref, Range};
+use std::ops::{ControlFlow, Deref, Range};
 
 use pando_engine::{Direction, Key, TreeId, ValueRef};
 use pando_memnode::{Address, Latch, Seen};
-use pando_sync::prefetch::prefetch_lines;
+use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use super::place::{Place, TREE_BYTES, ends};
 use super::sight::Sight;
 use super::value::{MARK, Stored, show};
 use super::{State, bundle};
-use crate::page::Page;
+use crate::page::{LeafCell, Page};
 use crate::tree::{BODY_HEADER, Route, body_of, route};
 
 /// Bytes of a page that a search begins with: the header, the fences, most of the directory.
 const SEARCHED_BYTES: usize = 768;
+/// Bytes of a slot's state, with its latch.
+const SLOT_BYTES: usize = 40;
 /// Keys whose leaves are asked for together.
 pub(super) const TOGETHER_MAX: usize = 32;
 
@@ -100,12 +102,22 @@ impl State {
 
     /// Asks for the part of a page that a search begins with, all lines at once.
     #[inline]
-    fn prefetch(&self, address: Address) {
+    pub(super) fn prefetch(&self, address: Address) {
         prefetch_lines(self.see(address).as_ptr(), SEARCHED_BYTES);
     }
 
+    /// Asks for a page's slot, which says where the page is.
+    #[inline]
+    fn prefetch_slot(&self, address: Address) {
+        let memnode = self.database.memnodes().memnode(address.memnode);
+        prefetch_span(memnode.place(address.slot), SLOT_BYTES);
+    }
+
     /// Finds the leaves of some keys, a height at a time for all of them, and asks for what a
-    /// search in them begins with. `leaves` is as long as `keys`.
+    /// search in them meets. `leaves` is as long as `keys`.
+    ///
+    /// Whatever is waited for was asked for a round over all keys before: the slot, the part of the
+    /// page that a search begins with, the cell of a leaf that it ends at.
     pub(super) fn find_leaves(&self, sight: &Sight, keys: &[Place<'_>], leaves: &mut [Address]) {
         leaves.fill(self.arrive(sight, sight.view.root));
         let height = self.page(leaves[0]).height();
@@ -113,6 +125,9 @@ impl State {
             for (address, key) in leaves.iter_mut().zip(keys) {
                 let page = self.page(*address);
                 *address = page.child(page.child_for(key.entry()));
+                self.prefetch_slot(*address);
+            }
+            for address in &*leaves {
                 self.prefetch(*address);
             }
             if sight.ancestry.is_some() {
@@ -121,24 +136,38 @@ impl State {
                 }
             }
         }
+        for (address, key) in leaves.iter().zip(keys) {
+            self.page(*address).ask_for(key.entry());
+        }
     }
 
     /// The leaf of a key. Its latch is free.
+    #[inline]
     pub(super) fn leaf(&self, sight: &Sight, target: Target<'_>) -> Address {
+        self.descend(sight, target).1
+    }
+
+    /// The same, with the node above it and which child of that it is; none of a root.
+    #[inline]
+    pub(super) fn descend(
+        &self,
+        sight: &Sight,
+        target: Target<'_>,
+    ) -> (Option<(Held<'_>, usize)>, Address) {
         let mut address = self.arrive(sight, sight.view.root);
         loop {
             let page = self.page(address);
             let height = page.height();
             if height == 0 {
-                return address;
+                return (None, address);
             }
-            let child = match target {
+            let index = match target {
                 Target::At(key) => page.child_for(key),
                 Target::Below(key) => page.find(key).unwrap_or_else(|at| at).saturating_sub(1),
             };
-            let child = page.child(child);
+            let child = page.child(index);
             if height == 1 {
-                return self.arrive(sight, child);
+                return (Some((page, index)), self.arrive(sight, child));
             }
             self.prefetch(child);
             address = self.arrive(sight, child);
@@ -154,7 +183,7 @@ impl State {
 
     /// A leaf, held; asks for the part that a search begins with, all lines at once.
     #[inline]
-    fn searched(&self, leaf: Address) -> Held<'_> {
+    pub(super) fn searched(&self, leaf: Address) -> Held<'_> {
         let page = self.page(leaf);
         prefetch_lines(page.as_bytes().as_ptr(), SEARCHED_BYTES);
         page
@@ -162,7 +191,7 @@ impl State {
 
     /// The page that a version has where a pointer leads (ME2 pointers-hold).
     #[inline]
-    fn arrive(&self, sight: &Sight, entry: Address) -> Address {
+    pub(super) fn arrive(&self, sight: &Sight, entry: Address) -> Address {
         let Some(ancestry) = &sight.ancestry else {
             return entry;
         };
@@ -203,34 +232,34 @@ impl State {
         spot: Spot,
         place: &Place<'_>,
     ) -> Option<Found<'s>> {
-        let index = spot.index.ok()?;
-        match Stored::of(page.entry(index).1) {
+        let cell = page.leaf_cell(spot.index.ok()?);
+        match Stored::of(cell.value) {
             Stored::Bundle(head) => {
                 let (body, bytes) = self.large(head);
                 let entry = bundle::find(bytes, place.rest?)?;
                 Some(Found::of_bundle(body, entry))
             }
-            alone => Some(self.found_alone((page, spot.leaf), index, alone)),
+            alone => Some(self.found_alone(spot.leaf, cell, alone)),
         }
     }
 
-    /// The value of an entry that has one key.
-    fn found_alone<'s, B: Deref<Target = [u8]>>(
+    /// The value of a cell that has one key.
+    #[inline]
+    fn found_alone<'s>(
         &'s self,
-        (page, leaf): (&'s Page<B>, Address),
-        index: usize,
+        leaf: Address,
+        cell: LeafCell<'s>,
         stored: Stored<'s>,
     ) -> Found<'s> {
-        let (version, entry) = page.entry(index);
         let (stored, is_apart) = match stored {
             Stored::Inline(stored) => (stored, false),
             Stored::Large(head) | Stored::Bundle(head) => (self.large(head).1, true),
         };
         Found {
-            version,
+            version: cell.version,
             stored,
-            mark: entry[MARK],
-            mark_at: (leaf, page.value_at(index) + MARK),
+            mark: cell.value[MARK],
+            mark_at: (leaf, cell.value_at + MARK),
             is_apart,
         }
     }
@@ -258,11 +287,11 @@ impl State {
     }
 
     /// The entries of a leaf between two keys, the second one excluded.
-    fn range(page: &Held<'_>, from: &[u8], to: &[u8]) -> Range<usize> {
+    pub(super) fn range(page: &Held<'_>, from: &[u8], to: &[u8]) -> Range<usize> {
         let place = |key: &[u8]| {
-            if page.low() > key {
+            if page.low() >= key {
                 0
-            } else if page.high().is_some_and(|high| high < key) {
+            } else if page.high().is_some_and(|high| high <= key) {
                 page.count()
             } else {
                 page.find(key).unwrap_or_else(|at| at)
@@ -277,126 +306,34 @@ impl State {
         (page, leaf): (&Held<'_>, Address),
         range: Range<usize>,
         way: Direction,
-        visit: &mut dyn FnMut(&[u8], &Found<'_>) -> ControlFlow<()>,
+        mut visit: impl FnMut(&[u8], &Found<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let prefix = page.prefix_len();
         let mut key = page.low()[..prefix].to_vec();
-        let mut step = |index: usize| {
+        let is_back = way == Direction::Backward;
+        for cell in page.leaf_cells(range, is_back) {
             key.truncate(prefix);
-            key.extend_from_slice(page.suffix(index));
-            let stored = Stored::of(page.entry(index).1);
+            key.extend_from_slice(cell.suffix);
+            let stored = Stored::of(cell.value);
             let Stored::Bundle(head) = stored else {
-                let found = self.found_alone((page, leaf), index, stored);
-                return visit(&key[TREE_BYTES..], &found);
+                let found = self.found_alone(leaf, cell, stored);
+                visit(&key[TREE_BYTES..], &found)?;
+                continue;
             };
             key.pop();
             let common = key.len();
             let (body, bytes) = self.large(head);
             let mut entries: Vec<_> = bundle::entries(bytes).collect();
-            if way == Direction::Backward {
+            if is_back {
                 entries.reverse();
             }
-            entries.iter().try_for_each(|entry| {
+            for entry in entries {
                 key.truncate(common);
                 key.extend_from_slice(entry.rest);
-                visit(&key[TREE_BYTES..], &Found::of_bundle(body, *entry))
-            })
-        };
-        match way {
-            Direction::Forward => range.into_iter().try_for_each(&mut step),
-            Direction::Backward => range.into_iter().rev().try_for_each(&mut step),
-        }
-    }
-}
-
-/// A scan of a tree on its way: a leaf at a time.
-#[derive(Debug)]
-pub(super) struct Scan<'f> {
-    tree: TreeId,
-    way: Direction,
-    /// Where it begins: what lies before it in its first leaf is not shown.
-    from: Bound<&'f [u8]>,
-    has_begun: bool,
-    /// Where the next leaf begins, or ends on the way back.
-    next: Option<Vec<u8>>,
-}
-
-impl<'f> Scan<'f> {
-    pub(super) fn new(tree: TreeId, from: Bound<&'f [u8]>, way: Direction) -> Self {
-        let (low, high) = ends(tree);
-        let entry = |key: &[u8]| {
-            let place = Place::of(Key::new(tree, key));
-            place.entry().to_vec()
-        };
-        let next = match (from, way) {
-            (Bound::Unbounded, Direction::Forward) => low.to_vec(),
-            (Bound::Unbounded, Direction::Backward) => high.to_vec(),
-            (Bound::Included(key) | Bound::Excluded(key), Direction::Forward) => entry(key),
-            // What is shown is below it: it, or the bundle that it is in, is.
-            (Bound::Included(key) | Bound::Excluded(key), Direction::Backward) => {
-                let mut next = entry(key);
-                next.push(0);
-                next
+                visit(&key[TREE_BYTES..], &Found::of_bundle(body, entry))?;
             }
-        };
-        Self {
-            tree,
-            way,
-            from,
-            has_begun: false,
-            next: Some(next),
         }
-    }
-
-    /// Whether there is more.
-    pub(super) fn has_more(&self) -> bool {
-        self.next.is_some()
-    }
-
-    fn is_within(&self, key: &[u8]) -> bool {
-        match (self.from, self.way) {
-            (Bound::Unbounded, _) => true,
-            (Bound::Included(from), Direction::Forward) => key >= from,
-            (Bound::Excluded(from), Direction::Forward) => key > from,
-            (Bound::Included(from), Direction::Backward) => key <= from,
-            (Bound::Excluded(from), Direction::Backward) => key < from,
-        }
-    }
-
-    /// Shows the entries of the next leaf to `visit`. If it breaks, there is no more.
-    pub(super) fn step(
-        &mut self,
-        state: &State,
-        sight: &Sight,
-        visit: &mut dyn FnMut(&[u8], &Found<'_>) -> ControlFlow<()>,
-    ) {
-        let Some(next) = self.next.take() else { return };
-        let (low, high) = ends(self.tree);
-        let target = match self.way {
-            Direction::Forward => Target::At(&next),
-            Direction::Backward => Target::Below(&next),
-        };
-        let leaf = state.leaf(sight, target);
-        let page = state.searched(leaf);
-        let range = match self.way {
-            Direction::Forward => State::range(&page, &next, &high),
-            Direction::Backward => State::range(&page, &low, &next),
-        };
-        let shown = state.show_leaf((&page, leaf), range, self.way, &mut |key, found| {
-            if !self.has_begun && !self.is_within(key) {
-                return ControlFlow::Continue(());
-            }
-            self.has_begun = true;
-            visit(key, found)
-        });
-        if shown.is_break() {
-            return;
-        }
-        self.next = match self.way {
-            Direction::Forward => page.high().filter(|end| *end < &high[..]),
-            Direction::Backward => Some(page.low()).filter(|end| *end > &low[..]),
-        }
-        .map(<[u8]>::to_vec);
+        ControlFlow::Continue(())
     }
 }
 
@@ -464,13 +401,13 @@ impl State {
         let one = index..index + 1;
         let mut entries = 0;
         let at = (&page, leaf);
-        let _ = self.show_leaf(at, one.clone(), Direction::Forward, &mut |_, _| {
+        let _ = self.show_leaf(at, one.clone(), Direction::Forward, |_, _| {
             entries += 1;
             ControlFlow::Continue(())
         });
         let mut left = pick(entries);
         let (mut read, mut shown) = (Some(read), None);
-        let _ = self.show_leaf(at, one, Direction::Forward, &mut |key, found| {
+        let _ = self.show_leaf(at, one, Direction::Forward, |key, found| {
             if left > 0 {
                 left -= 1;
                 return ControlFlow::Continue(());
@@ -565,7 +502,7 @@ impl State {
         if let Ok(index) = page.find(place.entry())
             && page.entry(index).0 == *version
         {
-            let at = page.value_at(index) + MARK;
+            let at = page.leaf_cell(index).value_at + MARK;
             latch.mark()[at] = *mark;
         }
         true

@@ -17,7 +17,7 @@ use pando_engine::Direction;
 pub(crate) use hashes::{DashMap, DashMapInline, PapayaMap, SccMap};
 pub(crate) use pando::{
     Masstree, MasstreeSmall, MercuryBucket, MercuryMutex, MercuryOptimistic, MercuryRwLock, Minuet,
-    Reference,
+    MinuetPast, Reference,
 };
 pub(crate) use stores::Redb;
 pub(crate) use trees::{BTreeLock, CongeeTree, MasstreeCrate, SccTree, SkipList};
@@ -45,10 +45,11 @@ pub(crate) enum TargetName {
     MercuryMutex,
     MercuryRwLock,
     Minuet,
+    MinuetPast,
 }
 
 impl TargetName {
-    const ALL: [(Self, &'static str); 18] = [
+    const ALL: [(Self, &'static str); 19] = [
         (Self::Masstree, "pando-masstree"),
         (Self::MasstreeSmall, "pando-masstree-small-pages"),
         (Self::Reference, "pando-reference"),
@@ -67,6 +68,7 @@ impl TargetName {
         (Self::MercuryMutex, "mercury-mutexes"),
         (Self::MercuryRwLock, "mercury-rwlocks"),
         (Self::Minuet, "pando-minuet"),
+        (Self::MinuetPast, "pando-minuet-snapshot"),
     ];
 
     /// Whether the target takes keys of this shape.
@@ -109,6 +111,7 @@ macro_rules! on_target {
             all::TargetName::MercuryMutex => arm!(MercuryMutex),
             all::TargetName::MercuryRwLock => arm!(MercuryRwLock),
             all::TargetName::Minuet => arm!(Minuet),
+            all::TargetName::MinuetPast => arm!(MinuetPast),
         }
     }};
 }

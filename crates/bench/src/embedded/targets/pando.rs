@@ -1,14 +1,15 @@
 //! Engines of this project, through their contract.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pando_engine::{
-    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, NewValue, NoHook, Ordered, Point,
-    ReferenceEngine, TreeId, ValueRef,
+    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook,
+    Ordered, OrderedAt, Point, ReadAt, ReferenceEngine, Snapshot, Snapshots, TreeId, ValueRef,
 };
 
 use pando_masstree::Pages;
+use pando_minuet::engine::Options;
 
 use super::{Target, Worker, key_figure};
 use crate::locking::{BucketLocks, Locking, Mutexes, Optimistic, RwLocks};
@@ -151,24 +152,26 @@ impl<S: Ordered> Worker for PandoWorker<S> {
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
-        let (mut sum, mut left) = (0_u64, limit);
-        self.session.scan(
-            self.tree,
-            Bound::Included(start),
-            direction,
-            |key, value| {
-                sum = sum
-                    .wrapping_add(number(value))
-                    .wrapping_add(key_figure(key));
-                left -= 1;
-                if left == 0 {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            },
-        );
+        let (mut sum, from) = (0, Bound::Included(start));
+        let visit = summing(&mut sum, limit);
+        self.session.scan(self.tree, from, direction, visit);
         Some(sum)
+    }
+}
+
+/// Adds what up to `limit` entries are to a sum.
+fn summing(sum: &mut u64, limit: usize) -> impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()> {
+    let mut left = limit;
+    move |key, value| {
+        *sum = sum
+            .wrapping_add(number(value))
+            .wrapping_add(key_figure(key));
+        left -= 1;
+        if left == 0 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
@@ -205,6 +208,73 @@ impl Target for MasstreeSmall {
 pub(crate) type Reference = Pando<ReferenceEngine>;
 
 pub(crate) type Minuet = Pando<pando_minuet::engine::Minuet>;
+
+/// The same, read at a snapshot that the first read makes.
+pub(crate) struct MinuetPast {
+    pando: Minuet,
+    clock: Arc<EpochClock>,
+    at: OnceLock<Snapshot>,
+}
+
+pub(crate) struct PastWorker<'t> {
+    worker: <Minuet as Target>::Worker<'t>,
+    past: &'t MinuetPast,
+}
+
+impl Target for MinuetPast {
+    type Worker<'t> = PastWorker<'t>;
+
+    fn new() -> Self {
+        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+        let Ok(engine) = pando_minuet::engine::Minuet::open(Arc::clone(&clock), Options::default());
+        let tree = engine.create_tree();
+        Self {
+            pando: Pando { engine, tree },
+            clock,
+            at: OnceLock::new(),
+        }
+    }
+
+    fn worker(&self) -> PastWorker<'_> {
+        PastWorker {
+            worker: self.pando.worker(),
+            past: self,
+        }
+    }
+}
+
+impl MinuetPast {
+    fn at(&self) -> Snapshot {
+        *self.at.get_or_init(|| {
+            let frozen = self.pando.engine.freeze(self.clock.end_all());
+            frozen.expect("the only snapshot")
+        })
+    }
+}
+
+impl Worker for PastWorker<'_> {
+    fn put(&mut self, key: &[u8], value: u64) {
+        self.worker.put(key, value);
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<u64> {
+        let PandoWorker { session, tree } = &mut self.worker;
+        let key = Key::new(*tree, key);
+        session.get_at(self.past.at(), key, |value| value.map(number))
+    }
+
+    fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
+        let PandoWorker { session, tree } = &mut self.worker;
+        let (mut sum, from) = (0, Bound::Included(start));
+        let mut visit = summing(&mut sum, limit);
+        let shown = move |key: &[u8], value: Option<ValueRef<'_>>| match value {
+            Some(value) => visit(key, value),
+            None => ControlFlow::Continue(()),
+        };
+        session.scan_at(self.past.at(), *tree, from, direction, shown);
+        Some(sum)
+    }
+}
 
 /// The hash engine with one of the kinds of locks that its paper compares.
 pub(crate) struct Mercury<L> {
