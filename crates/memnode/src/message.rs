@@ -3,7 +3,9 @@
 //! Messages may be lost, delayed, repeated and reordered. Each request may be sent again,
 //! unchanged, until it is answered.
 
-use crate::{Items, MemnodeId, MinitransactionId, Sequence, Slot, SlotState};
+use crate::{
+    Compare, Items, MemnodeId, MinitransactionId, Piece, Sequence, Slot, SlotState, Write,
+};
 
 /// A request to a memnode.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,4 +145,106 @@ pub enum Reply {
         /// Slots in use here.
         used: u64,
     },
+}
+
+/// Bytes of a message's kind, and of each count in it.
+const KIND_BYTES: usize = 1;
+const COUNT_BYTES: usize = 4;
+const SLOT_BYTES: usize = size_of::<Slot>();
+const SEQUENCE_BYTES: usize = size_of::<Sequence>();
+const MINITRANSACTION_BYTES: usize = 16;
+
+fn of_memnodes(memnodes: &[MemnodeId]) -> usize {
+    COUNT_BYTES + size_of_val(memnodes)
+}
+
+fn of_doubts(doubts: &[InDoubt]) -> usize {
+    let doubts = doubts.iter();
+    let each = doubts.map(|doubt| MINITRANSACTION_BYTES + of_memnodes(&doubt.participants));
+    COUNT_BYTES + each.sum::<usize>()
+}
+
+fn of_state(state: &SlotState) -> usize {
+    SEQUENCE_BYTES + COUNT_BYTES + state.bytes.len()
+}
+
+impl Items {
+    fn message_bytes(&self) -> usize {
+        let compares = self.compares.iter().map(|compare| match compare {
+            Compare::Sequence(..) => KIND_BYTES + SLOT_BYTES + SEQUENCE_BYTES,
+            Compare::Bytes(_, bytes) => KIND_BYTES + SLOT_BYTES + COUNT_BYTES + bytes.len(),
+        });
+        let writes = self.writes.iter().map(|write| {
+            let what = match write {
+                Write::Whole(_, bytes) => COUNT_BYTES + bytes.len(),
+                Write::Patch(_, pieces) => {
+                    let pieces = pieces.iter().map(|piece| match piece {
+                        Piece::Bytes { bytes, .. } => KIND_BYTES + 2 * COUNT_BYTES + bytes.len(),
+                        Piece::Move { .. } => KIND_BYTES + 3 * COUNT_BYTES,
+                    });
+                    COUNT_BYTES + pieces.sum::<usize>()
+                }
+                Write::Add { .. } => COUNT_BYTES + size_of::<u64>(),
+                Write::Free(_) => 0,
+            };
+            KIND_BYTES + SLOT_BYTES + what
+        });
+        let reads = SLOT_BYTES * self.reads.len();
+        3 * COUNT_BYTES + compares.sum::<usize>() + reads + writes.sum::<usize>()
+    }
+}
+
+impl Request {
+    /// Its length in a plain encoding: numbers as wide as they are, counts of four bytes. O(items).
+    pub fn message_bytes(&self) -> usize {
+        let settled = size_of::<u64>() + size_of::<u16>();
+        KIND_BYTES
+            + match self {
+                Self::Execute { items, .. } => {
+                    MINITRANSACTION_BYTES + settled + items.message_bytes()
+                }
+                Self::Prepare {
+                    participants,
+                    items,
+                    ..
+                } => {
+                    let participants = of_memnodes(participants);
+                    MINITRANSACTION_BYTES + settled + participants + items.message_bytes()
+                }
+                Self::Decide { .. } => MINITRANSACTION_BYTES + KIND_BYTES,
+                Self::Settle { .. } => MINITRANSACTION_BYTES,
+                Self::InDoubt => 0,
+                Self::Retire { .. } | Self::Forget { .. } => 2 * size_of::<u32>(),
+                Self::List { .. } => SLOT_BYTES + 2 * COUNT_BYTES,
+                Self::Reserve { .. } => COUNT_BYTES,
+            }
+    }
+}
+
+impl Reply {
+    /// As [`Request::message_bytes`].
+    pub fn message_bytes(&self) -> usize {
+        KIND_BYTES
+            + match self {
+                Self::Outcome(Outcome::Done(states)) => {
+                    KIND_BYTES + COUNT_BYTES + states.iter().map(of_state).sum::<usize>()
+                }
+                Self::Outcome(Outcome::Failed(failed)) => {
+                    KIND_BYTES + COUNT_BYTES + size_of_val(&failed[..])
+                }
+                Self::Outcome(Outcome::Busy(by)) => KIND_BYTES + of_doubts(by.as_slice()),
+                Self::Outcome(Outcome::Aborted | Outcome::Invalid) | Self::Standing(_) => {
+                    KIND_BYTES
+                }
+                Self::Stale | Self::Decided => 0,
+                Self::InDoubt(doubts) => of_doubts(doubts),
+                Self::Listed { slots, .. } => {
+                    let slots = slots.iter().map(|(_, state)| SLOT_BYTES + of_state(state));
+                    COUNT_BYTES + slots.sum::<usize>() + KIND_BYTES + SLOT_BYTES
+                }
+                Self::Reserved { slots, .. } => {
+                    COUNT_BYTES + slots.len() * (SLOT_BYTES + SEQUENCE_BYTES) + size_of::<u64>()
+                }
+            }
+    }
 }

@@ -1,11 +1,12 @@
 //! One proxy and memnodes that answer at once: transactions one after the other, run by function.
 
-use pando_memnode::CoordinatorId;
+use pando_memnode::{CoordinatorId, Limits};
 
 use crate::error::{Error, Stop};
 use crate::job::Job;
 use crate::limits::Config;
 use crate::proxy::{JobId, Proxy};
+use crate::traffic::{Meter, Metered, Traffic};
 use crate::transaction::Transaction;
 use crate::transport::{Embedded, Transport};
 use crate::tree::found;
@@ -16,6 +17,7 @@ pub struct Database {
     proxy: Proxy,
     memnodes: Embedded,
     jobs: u64,
+    meter: Option<Meter>,
 }
 
 impl Database {
@@ -29,9 +31,16 @@ impl Database {
             proxy: Proxy::new(coordinator, config),
             memnodes,
             jobs: 0,
+            meter: None,
         };
         database.run(found)?;
         Ok(database)
+    }
+
+    /// An empty one in this process, with memnodes of ordinary limits.
+    pub fn in_process(config: Config) -> Result<Self, Error> {
+        let memnodes = Embedded::new(config.memnodes, Limits::default());
+        Self::found(CoordinatorId(1), config, memnodes)
     }
 
     /// The memnodes.
@@ -49,6 +58,16 @@ impl Database {
         std::mem::swap(&mut self.proxy, other);
     }
 
+    /// Counts messages from now on.
+    pub fn count_traffic(&mut self) {
+        self.meter = Some(Meter::default());
+    }
+
+    /// What was counted since, if anything is.
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.meter.as_ref().map(Meter::traffic)
+    }
+
     /// Runs a transaction to its end.
     pub fn run<R>(
         &mut self,
@@ -56,10 +75,20 @@ impl Database {
     ) -> Result<R, Error> {
         self.jobs += 1;
         let mut job = Job::new(JobId(self.jobs), program);
+        self.meter.iter_mut().for_each(Meter::begin);
         let mut ended = job.start(&mut self.proxy);
+        let mut is_counted = false;
         loop {
-            self.proxy.flush(&mut self.memnodes);
-            let Some((ticket, reply)) = self.memnodes.receive() else {
+            if ended.is_some() && !is_counted {
+                is_counted = true;
+                self.meter.iter_mut().for_each(Meter::end);
+            }
+            let mut way = Metered {
+                memnodes: &mut self.memnodes,
+                meter: self.meter.as_mut(),
+            };
+            self.proxy.flush(&mut way);
+            let Some((ticket, reply)) = way.receive() else {
                 break;
             };
             if let Some((_, from)) = self.proxy.receive(ticket, &reply) {

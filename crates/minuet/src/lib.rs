@@ -5,7 +5,7 @@
 //!
 //! | module | paper | what it does |
 //! |---|---|---|
-//! | `transport` | Figure 1 | the way to memnodes: embedded, simulated, or over a network |
+//! | `transport`, `traffic` | Figure 1 | the way to memnodes, wherever they are; what goes there, counted |
 //! | `proxy` | Figure 1, §2.3 | what transactions share: requests under way, cached nodes |
 //! | `transaction`, `job` | §2.2, §3 | dynamic transactions with dirty reads, and their commits |
 //! | `page`, `tree` | §2.3, §3, §4.1, §4.2 | nodes, and the operations on them |
@@ -101,6 +101,7 @@ pub mod simulator;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod transaction;
 mod transport;
 mod tree;
@@ -116,6 +117,7 @@ pub use proxy::{JobId, Proxy};
 pub use retention::Kept;
 pub use service::SnapshotService;
 pub use snapshot::{FIXED_SLOTS, SnapshotId, View};
+pub use traffic::Traffic;
 pub use transaction::Transaction;
 pub use transport::{Embedded, Ticket, Transport};
 pub use tree::{

@@ -9,6 +9,7 @@ mod allocators;
 mod bars;
 mod keys;
 mod ladder;
+pub(crate) mod minuet;
 mod overwrites;
 mod prefix;
 mod rows;
@@ -108,6 +109,8 @@ pub(crate) enum Cell {
     Skew(skew::SkewOptions),
     /// MYCSB and YCSB.
     Rows(rows::RowsOptions),
+    /// What Minuet's transactions cost in messages.
+    Minuet(minuet::MinuetOptions),
     /// A rung of the ladder from a binary tree to Masstree.
     Ladder(ladder::LadderOptions),
 }
@@ -127,6 +130,7 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
         Cell::Snapshots(options) => snapshots::run_snapshots(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),
+        Cell::Minuet(options) => minuet::run_minuet(options),
         Cell::Ladder(options) => ladder::run_ladder(options),
     }
 }

@@ -1,6 +1,7 @@
 //! The questions of a report, one file per group.
 
 mod hash;
+mod minuet;
 pub(super) mod redis;
 mod rows;
 mod tree;
@@ -24,6 +25,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
         rows::ycsb(sizes),
         rows::distributions(sizes),
         rows::fields(sizes),
+        minuet::counted(sizes),
         redis::redis(sizes),
         wire::paper(sizes),
         wire::ycsb(sizes),
