@@ -7,6 +7,7 @@ use pando_engine::LogEpoch;
 use pando_minuet::BranchId;
 use pando_minuet::engine::Minuet;
 
+use crate::clock::Milliseconds;
 use crate::durable::catalog::{BranchNote, SnapshotNote};
 
 /// A branch that is there.
@@ -27,4 +28,14 @@ pub(crate) struct Grove {
     /// By their numbers, the first one among them.
     pub(crate) branches: BTreeMap<u64, Grown>,
     pub(crate) snapshots: BTreeMap<LogEpoch, SnapshotNote>,
+}
+
+impl Grove {
+    /// The first branch began at this time, unless it is known when.
+    pub(crate) fn begin(&mut self, time: Milliseconds) {
+        let first = self.branches.get_mut(&0).expect("the first branch");
+        if first.note.created == Milliseconds::ZERO {
+            first.note.created = time;
+        }
+    }
 }

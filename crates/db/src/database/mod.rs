@@ -115,7 +115,9 @@ impl Database {
         assert_eq!(parts.trees.len(), options.databases);
         let keys = |tree: &TreeId| parts.store.len(*tree);
         let began_empty = parts.trees.iter().map(keys).sum::<u64>() == 0;
-        let (snapshots, branches) = (Snapshots::default(), parts.grove);
+        let (snapshots, mut branches) = (Snapshots::default(), parts.grove);
+        let opened = options.clock.now().milliseconds();
+        branches.begin(opened);
         for note in branches.snapshots.values() {
             snapshots.add(NamedSnapshot::noted(note, &parts.trees));
         }
@@ -124,7 +126,7 @@ impl Database {
             free_gates: Mutex::new((0..options.sessions_max).rev().collect()),
             cursors: Cursors::default(),
             memory: MemoryLimit::new(options.memory, parts.store.pooled().cloned()),
-            opened: options.clock.now().milliseconds(),
+            opened,
             options,
             acknowledgement: Acknowledgement::new(Arc::clone(&parts.epochs), parts.log),
             epochs: parts.epochs,

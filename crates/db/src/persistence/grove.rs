@@ -67,8 +67,9 @@ impl Grove {
     /// What a checkpoint says whose first branch is alone.
     pub(super) fn take_alone(&mut self, forest: &Forest) {
         self.changes = forest.changes;
-        let name = &forest.branches[0].name;
+        let BranchNote { name, created, .. } = &forest.branches[0];
         let first = self.branches.get_mut(&0).expect("the first branch");
+        first.note.created = *created;
         let old = std::mem::replace(&mut first.note.name, name.clone());
         if let Some(engine) = self.engine.as_ref().filter(|_| old != *name) {
             let renamed = engine.rename_branch(&old, name);

@@ -452,7 +452,10 @@ pub(crate) fn recover(
         }
     }
     let standing = used.trees.standing().clone();
-    let (trees, changes, mapping_grown, grove) = used.trees.into_parts();
+    let (trees, changes, mapping_grown, mut grove) = used.trees.into_parts();
+    if let Some(oldest) = on_disk.scan.oldest_wall_ms() {
+        grove.begin(oldest);
+    }
     Ok(Recovered {
         epochs: used.epochs,
         store: used.store,

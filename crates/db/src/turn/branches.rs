@@ -26,7 +26,6 @@ use super::snapshots::reads_keys;
 use super::{Host, Turn};
 use crate::branches::NamedBranch;
 use crate::client::Client;
-use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::durable::catalog::{Event, Source};
 use crate::error::CommandError;
@@ -341,19 +340,11 @@ impl Turn<'_> {
         self.database.is_durable()
     }
 
-    fn created(&self, branch: &NamedBranch) -> Milliseconds {
-        if branch.id == BranchId::FIRST {
-            self.database.opened()
-        } else {
-            branch.created
-        }
-    }
-
     /// Name, time of creation in milliseconds, whether it lasts.
     fn write_branch(&self, branch: &NamedBranch, reply: &mut Reply<'_>) {
         reply.array(3);
         reply.bulk(&branch.name);
-        reply.integer(self.created(branch).0 as i64);
+        reply.integer(branch.created.0 as i64);
         reply.integer(self.lasts().into());
     }
 
@@ -375,7 +366,7 @@ impl Turn<'_> {
         let base = database.base_of(branch.id);
         let trees = (base..base + database.databases()).map(|index| database.tree(index));
         let keys: u64 = trees.map(|tree| database.store.len(tree)).sum();
-        let (now, created) = (self.session.now.milliseconds(), self.created(&branch));
+        let (now, created) = (self.session.now.milliseconds(), branch.created);
         let is_mainline = branch.id == database.branches.mainline();
         let figures = [
             ("created-ms", created.0 as i64),

@@ -215,6 +215,12 @@ impl LogScan {
         self.scanned.newest_wall_ms
     }
 
+    /// The wall clock when the oldest epoch that it knows was closed, in ms since 1970.
+    pub fn oldest_wall_ms(&self) -> Option<Milliseconds> {
+        let oldest = self.scanned.epochs.first_key_value();
+        oldest.map(|(_, known)| known.mark.wall_ms)
+    }
+
     /// Which database the log belongs to; `None`: there is no segment.
     pub fn identity(&self) -> Option<u128> {
         self.scanned.identity

@@ -87,7 +87,8 @@ impl Database {
         };
         let is_forked = branches.len() > 1 || !lasting.is_empty();
         let Some(engine) = engine.filter(|_| is_forked || always) else {
-            let is_known = forest.changes > 0;
+            // Of an engine that has branches, at least when the first one began.
+            let is_known = engine.is_some() || forest.changes > 0;
             return (is_known.then_some(forest), None);
         };
         forest.snapshots = lasting.iter().map(|snapshot| snapshot.note()).collect();

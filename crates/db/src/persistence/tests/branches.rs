@@ -348,6 +348,26 @@ fn branches_and_snapshots_outlast_the_process() {
     assert_eq!(picture(&main.database), expected);
 }
 
+/// Not as its process: by the oldest mark of the log, then by a checkpoint.
+#[test]
+fn the_first_branch_is_as_old_as_its_database() {
+    let mut disk = SimulatedDisk::new();
+    for day in 0..4 {
+        let now_ms = START_MS + day * 86_400_000;
+        let mut main = setup().open_at(&disk, now_ms).expect("the disk is whole");
+        let list = format!("*1 *3 $4 main :{START_MS} :1");
+        main.check(&[("BRANCH LIST", &list), ("SET k v", "+OK")]);
+        main.database.end_epoch();
+        if day > 0 {
+            let taken = main.database.checkpoint(&CheckpointOptions::default());
+            taken.expect("the disk works");
+        }
+        main.database.close_log().expect("the disk works");
+        drop(main);
+        disk = disk.restart();
+    }
+}
+
 /// Whoever is told in mode `sync` that something was made, or sees it, waits until it is on disk.
 #[test]
 fn clients_of_sync_wait_for_what_becomes_of_branches() {

@@ -153,6 +153,11 @@ impl Setup {
     }
 
     fn open(&self, disk: &SimulatedDisk) -> Result<Shell, OpenError> {
+        self.open_at(disk, START_MS)
+    }
+
+    /// The same, when the clock says so.
+    fn open_at(&self, disk: &SimulatedDisk, now_ms: u64) -> Result<Shell, OpenError> {
         let options = Options {
             engine: self.engine,
             databases: self.databases,
@@ -160,7 +165,7 @@ impl Setup {
             durability: Some(self.durability(disk)),
             ..Options::default()
         };
-        Shell::on_disk(options, START_MS)
+        Shell::on_disk(options, now_ms)
     }
 }
 
