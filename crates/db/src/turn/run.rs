@@ -20,7 +20,7 @@
 //! between.
 
 use pando_engine::{Key, Outcome, Transactional};
-use pando_protocol::command::{CommandSpec, Flag};
+use pando_protocol::command::{CommandId, CommandSpec, Flag};
 use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer};
@@ -111,7 +111,10 @@ impl Turn<'_> {
             let transaction = client.transaction.as_ref();
             return transaction.is_some_and(|queue| queue.writes() && !queue.is_refused());
         }
-        spec.flags.has(Flag::Write) && matches!(self.held, HeldGates::All { .. })
+        // Not SNAPSHOT ROLLBACK, which ends epochs (CB2 no-commit-within).
+        matches!(spec.id, CommandId::Keyspace(_))
+            && spec.flags.has(Flag::Write)
+            && matches!(self.held, HeldGates::All { .. })
     }
 
     /// Runs a command of which all writes are there in the end, or none (CE8 whole-or-nothing): it
