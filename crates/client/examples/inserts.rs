@@ -4,8 +4,8 @@
 //! cargo run --release -p pando-client --example inserts -- RING.toml CLIENTS INSERTS VALUE_BYTES
 //! ```
 //!
-//! Each client inserts so many values, one at a time, at keys of its own. `crates/bench/scripts/tembo.py`
-//! runs it against many servers.
+//! Each client inserts so many values, one at a time, at keys of its own. The figures of
+//! many servers are by `crates/bench/scripts/tembo.py`.
 
 use std::error::Error;
 use std::sync::Arc;
