@@ -115,15 +115,16 @@ def pando(binary, pool, size):
 class Writer(threading.Thread):
     """Writes rising numbers to keys of its own until the server ends; knows what was acknowledged."""
 
-    def __init__(self, port, own, first):
+    def __init__(self, port, own, first, seed):
         super().__init__()
         self.client, self.own, self.next = Client(port), own, first
+        self.random = random.Random(seed)
         self.acknowledged = {}
 
     def run(self):
         try:
             while True:
-                keys = random.sample(self.own, BATCH)
+                keys = self.random.sample(self.own, BATCH)
                 self.client.set_all([(key, self.next) for key in keys])
                 self.acknowledged.update((key, self.next) for key in keys)
                 self.next += 1
@@ -133,6 +134,8 @@ class Writer(threading.Thread):
 
 def kills(arguments, directory, pool):
     keys = arguments.keys
+    print(f"seed {arguments.seed}")
+    random.seed(arguments.seed)
     command = pando(arguments.pando, pool, arguments.size)
     server = Server(command, directory, (b"PING\r\n", b"+PONG\r\n"))
     for first in range(0, keys, 2000):
@@ -142,7 +145,7 @@ def kills(arguments, directory, pool):
     for turn in range(arguments.rounds):
         first = 1 + turn * 100_000
         writers = [
-            Writer(server.port, range(start, keys, arguments.connections), first)
+            Writer(server.port, range(start, keys, arguments.connections), first, random.random())
             for start in range(arguments.connections)
         ]
         for writer in writers:
@@ -207,6 +210,7 @@ def main():
     parser.add_argument("--connections", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--size", default="4gb")
+    parser.add_argument("--seed", type=int, default=1, help="of the keys and times of kills")
     parser.add_argument("--directory", default="/dev/shm")
     parser.add_argument("--redis", action="store_true")
     arguments = parser.parse_args()
