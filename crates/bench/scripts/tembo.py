@@ -3,7 +3,7 @@
 
     cargo build --release -p pando-server -p pando-bench
     cargo build --release -p pando-client --example inserts
-    crates/bench/scripts/tembo.py target/release [--rounds 3] [--inserts 20k] [--seconds 4]
+    crates/bench/scripts/tembo.py target/release [--rounds 3] [--inserts 20000] [--seconds 4]
 
 Figure 8: two clients insert values of 256 B to 4 KiB through pando-client, one at a time, into six
 servers: pando with the engine cdds in shared memory, pando with the default engine and a log, and
@@ -24,7 +24,6 @@ import statistics
 import subprocess
 import tempfile
 
-from branches import number
 from foundation import processor_seconds
 from snapshots import Server, free_port
 
@@ -116,8 +115,8 @@ def main():
     parser.add_argument("binaries", type=os.path.abspath, help="pando, pando-bench, the example")
     parser.add_argument("--directory", default="/dev/shm")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--inserts", type=number, default=20_000, help="of each client")
-    parser.add_argument("--rows", type=number, default=20_000, help="of YCSB")
+    parser.add_argument("--inserts", type=int, default=20_000, help="of each client")
+    parser.add_argument("--rows", type=int, default=20_000, help="of YCSB")
     parser.add_argument("--seconds", type=float, default=4)
     options = parser.parse_args()
     print("Figure 8: Versioning vs. Logging")
