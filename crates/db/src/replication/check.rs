@@ -295,6 +295,12 @@ impl Checked {
         (!self.told).then(|| self.epoch())
     }
 
+    /// Whether the replica, at `cursor`, has more than the snapshot, and was not told yet where to
+    /// make its own: nowhere would both be of the same moment (CK1 same-moment).
+    pub(super) fn is_passed(&self, cursor: LogEpoch) -> bool {
+        self.survey.is_some() && !self.told && cursor > self.epoch()
+    }
+
     /// Begins a pass that lists.
     pub(super) fn list(&mut self, buckets: &[u32]) {
         if let Some(survey) = &mut self.survey {

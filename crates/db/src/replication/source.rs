@@ -232,6 +232,11 @@ impl Source {
     /// The next epoch, or the next step of a check.
     fn follow(&mut self, out: &mut Vec<u8>) -> Sent {
         let mut works = false;
+        // Files are read to their end, and epochs may close between two looks.
+        let passed = |checked: &Checked| checked.is_passed(self.cursor);
+        if self.filed.is_none() && self.checked.as_ref().is_some_and(passed) {
+            self.check(CheckWish::Begin);
+        }
         if let Some(checked) = &mut self.checked {
             let database = self.session.database();
             // In this order: what was closed by then is in the ring.
