@@ -26,7 +26,9 @@ from snapshots import Client, Server, free_port
 
 
 def number(text):
-    return int(text[:-1]) * 1_000_000 if text.endswith("m") else int(text)
+    """A number, in thousands with k behind it, in millions with m."""
+    units = {"k": 1_000, "m": 1_000_000}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
 
 
 def options():

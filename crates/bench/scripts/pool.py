@@ -25,18 +25,10 @@ import tempfile
 import threading
 import time
 
+from branches import number
+from snapshots import free_port
+
 BATCH = 32
-
-
-def number(text):
-    units = {"k": 1_000, "m": 1_000_000}
-    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def set_of(key, value):
