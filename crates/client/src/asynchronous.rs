@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture};
 use futures_util::stream::{self, StreamExt};
+use pando_ring::{Address, Ring, RingError};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, FromRedisValue, RedisResult, Value};
 
-use crate::error::{Error, RingError};
+use crate::error::Error;
 use crate::limits::REQUESTS_AT_ONCE;
 use crate::options::Options;
 use crate::request::{self, Request};
-use crate::ring::{Address, Ring};
 use crate::routes::{self, Route, Routes};
 
 /// A connection that is there, or that somebody makes: all who need it wait for the same one.

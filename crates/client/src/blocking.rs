@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
+use pando_ring::{Address, Ring, RingError};
 use redis::{Cmd, Connection, FromRedisValue, RedisError, RedisResult, Value};
 
-use crate::error::{Error, RingError};
+use crate::error::Error;
 use crate::limits::CHUNK_BYTES;
 use crate::options::Options;
 use crate::request::{self, Request};
-use crate::ring::{Address, Ring};
 use crate::routes::{self, Route, Routes};
 
 /// A client that waits: for one thread, with one connection to each server that it needs.

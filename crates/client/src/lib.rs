@@ -61,15 +61,14 @@ mod error;
 pub mod limits;
 mod options;
 mod request;
-mod ring;
 mod routes;
 
 #[cfg(feature = "async")]
 pub use asynchronous::AsyncClient;
 pub use blocking::Client;
-pub use error::{Error, RingError};
+pub use error::Error;
 pub use options::{Options, ReadFrom};
+pub use pando_ring::{Address, Node, Ring, RingError, Scheme};
 /// The crate whose commands, values and errors this one's are.
 pub use redis;
 pub use request::Request;
-pub use ring::{Address, Node, Ring, Scheme};

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use pando_ring::Address;
 use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult};
-
-use crate::ring::Address;
 
 /// Which server of a node is read from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,13 +11,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use pando_ring::{Address, Node, Ring, RingError};
 use redis::{ErrorKind, FromRedisValue, RedisError, Value};
 
-use crate::error::{Error, RingError};
+use crate::error::Error;
 use crate::limits::{REST_MAX, REST_MIN};
 use crate::options::{Options, ReadFrom};
 use crate::request::Request;
-use crate::ring::{Address, Node, Ring};
 
 /// How a server says that it does not serve, whatever the key. It then has executed nothing.
 const REFUSALS: [&str; 14] = [

@@ -33,6 +33,14 @@ pub enum CommandError {
     TooFewReplicas,
     #[error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")]
     Stale,
+    #[error("MOVED {range} {address}")]
+    Moved { range: usize, address: String },
+    #[error("TRYAGAIN range {range} of the keys is on its way to another server")]
+    OnItsWay { range: usize },
+    #[error("ERR the key is served here, or waits here to be handed over")]
+    NoStranger,
+    #[error("ERR the value is in no form of this version: {0}")]
+    ForeignValue(&'static str),
     #[error("ERR this command needs a server; the database is embedded")]
     NoHost,
 

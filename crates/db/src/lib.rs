@@ -45,6 +45,7 @@ mod open;
 mod options;
 mod pause;
 mod persistence;
+mod placing;
 mod pool;
 mod progress;
 mod remapping;
@@ -66,7 +67,7 @@ pub use acknowledge::{Durability, Replicated};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Microseconds, Milliseconds, SystemClock};
 pub use commands::joined::{Answers, Joined};
-pub use commands::{Departing, memory_usage};
+pub use commands::{Departing, VALUE_FORMAT, memory_usage, string_to_move};
 pub use database::Database;
 pub use dump::file::FileError;
 pub use durable::{
@@ -93,6 +94,7 @@ pub use persistence::{
     CheckReport, CheckpointFailure, CheckpointOptions, CloseError, DumpWriter, Loaded, Pace,
     RecoveryError, StreamError, check, expect_database,
 };
+pub use placing::{Mover, Placed};
 pub use progress::{KeyWait, Progress, ReplicaWait, Slice, Slices, Wait};
 pub use replication::{
     Acknowledged, CheckStep, CheckWish, CopyReason, Difference, Framer, Joiner, Position,

@@ -7,6 +7,20 @@ use crate::clock::{Microseconds, Milliseconds};
 /// Most databases (SELECT) that a configuration may have.
 pub const DATABASES_MAX: usize = 1024;
 
+/// Bytes of keys that have changed since a mover of keys began and was told of none; beyond them it
+/// must begin anew.
+pub const MOVER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What such a key takes besides its bytes.
+pub(crate) const MOVED_KEY_BYTES: usize = 48;
+
+/// How long requests wait for keys on their way to another server, in microseconds; then they are
+/// refused with TRYAGAIN. A hand-over takes some milliseconds.
+pub const PLACE_PATIENCE_US: Microseconds = Microseconds(1_000_000);
+
+/// After how many microseconds such a request looks again.
+pub(crate) const PLACE_LOOK_US: Microseconds = Microseconds(1000);
+
 /// Most snapshots at a time that a configuration may have, and the default.
 pub const SNAPSHOTS_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 

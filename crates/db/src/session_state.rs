@@ -12,6 +12,7 @@ use crate::effects::{Effects, Leftover, leaves};
 use crate::expiry::{ExpiryIndex, Replaced};
 use crate::lines::InLine;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
+use crate::placing::PlacedSeen;
 use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
@@ -43,6 +44,8 @@ pub(crate) struct SessionState {
     pub(crate) evictor: Evictor,
     /// The snapshots, as last seen.
     pub(crate) snapshots: Seen,
+    /// Which keys are here, as last seen; nothing: all.
+    pub(crate) placing: PlacedSeen,
     /// Whether what commands see is recorded, for a client of `sync` (AK4 sync-waits).
     pub(crate) observes: bool,
     /// The latest epoch that the current command may reveal; kept only if `observes`.

@@ -14,8 +14,8 @@
 //! Invariants:
 //! - **T1 gate-and-pin** A command runs under its own gate or under all gates, pinned, as its entry
 //!   in the command table says. A command of `GateNeed::None` begins without a gate: the host's
-//!   take one when they ask for a keyspace; EXEC takes all unless it was refused while it was
-//!   queued, and asks under them whether a watched key has changed.
+//!   take one when they ask for a keyspace. EXEC has all unless it was refused while it was queued,
+//!   and asks under them whether a watched key has changed.
 //! - **T2 nothing-between** No gate and no pin is held between releasing one gate and taking the
 //!   next, nor after the turn is dropped.
 //! - **T3 clock-after-gate** The clock is read after a gate was taken. A command that waited for
@@ -62,6 +62,7 @@ mod images;
 mod joined;
 mod log_room;
 mod memory;
+mod placing;
 mod pressure;
 mod run;
 mod snapshots;
@@ -183,6 +184,7 @@ impl<'t> Turn<'t> {
             self.session.wait_for_room();
             let gate = self.database.gates.enter(self.session.gate);
             self.held = HeldGates::Own { _gate: gate };
+            self.session.placing.follow(&self.database.placing);
             self.follow_ring();
             self.collect();
             self.session.store.pin();
@@ -209,6 +211,7 @@ impl<'t> Turn<'t> {
             self.session.wait_for_room();
             let gates = self.database.gates.enter_all();
             self.held = HeldGates::All { _gates: gates };
+            self.session.placing.follow(&self.database.placing);
             self.follow_ring();
             self.session.store.pin();
             self.refresh_clock();
@@ -424,6 +427,9 @@ impl<'t> Turn<'t> {
         if writes && let Some(until) = self.hold_back(client, spec)? {
             return Ok(Progress::put_off(until));
         }
+        if let Some(until) = self.find_keys(client, spec, request)? {
+            return Ok(Progress::put_off(until));
+        }
         if let Some(transaction) = &mut client.transaction
             && !spec.rules.has(Rule::Unqueued)
         {
@@ -434,11 +440,19 @@ impl<'t> Turn<'t> {
         }
         // Waiting for gates counts as the command's own time.
         host.starting(client, spec, request);
+        let changes = self.session.placing.changes;
         match spec.gates {
             GateNeed::Own => self.hold_own(),
+            GateNeed::None if runs_queue(client, spec) => self.hold_all(),
             GateNeed::None => self.let_go(),
             GateNeed::Several if names_one_key(spec, request) => self.hold_own(),
             GateNeed::All | GateNeed::Several => self.hold_all(),
+        }
+        // Between two gates it may have become another one (PG1 stands-still).
+        if self.session.placing.changes != changes
+            && let Some(until) = self.find_keys(client, spec, request)?
+        {
+            return Ok(Progress::put_off(until));
         }
         if may_block(spec) {
             return Ok(self.run_blocking(client, spec, request, reply, host));
@@ -495,6 +509,13 @@ impl<'t> Turn<'t> {
         client.lacks_room = None;
         if spec.is_some_and(is_exec) {
             self.database.forget(client);
+            // As in Redis Cluster: its clients know this word at the beginning.
+            if matches!(
+                error,
+                CommandError::Moved { .. } | CommandError::OnItsWay { .. }
+            ) {
+                return error;
+            }
             return CommandError::ExecRefused {
                 reason: Box::new(error),
             };
@@ -741,6 +762,12 @@ fn may_block(spec: &CommandSpec) -> bool {
 /// Whether the command is EXEC, which its transaction then consists of.
 fn is_exec(spec: &CommandSpec) -> bool {
     matches!(spec.id, CommandId::Connection(ConnectionCommand::Exec))
+}
+
+/// Whether the command is an EXEC that runs something.
+fn runs_queue(client: &Client, spec: &CommandSpec) -> bool {
+    let queue = client.transaction.as_ref();
+    is_exec(spec) && queue.is_some_and(|queue| !queue.is_refused())
 }
 
 impl Drop for Turn<'_> {

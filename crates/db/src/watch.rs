@@ -146,6 +146,7 @@ impl Database {
     ) {
         // B1 mapping-stands-still.
         assert!(self.gates.are_all_taken());
+        self.placing.lose_mover();
         self.watchers.each(indexes, |index, key, seen| {
             // A present key is dropped with its tree.
             matches!(seen, Seen::Live(_)) || seen.has_changed_at(self, session, index, key)

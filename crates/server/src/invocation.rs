@@ -12,6 +12,7 @@ use clap_complete::Shell;
 
 use crate::config::{self, Config, ConfigError, Setting};
 use crate::offline::Offline;
+use crate::reshard::Reshard;
 use crate::running::Running;
 
 /// The help on the flags of a subcommand.
@@ -25,6 +26,13 @@ Without --from, no server may be using the data directory. With it, a server tha
 as it was at one moment, while it serves others; it is given the password of --requirepass. The \
 flags and the configuration file are those of the server, so that the same ones can be given; what \
 does not concern the dump is ignored.";
+
+/// The same for `reshard`.
+const RESHARD_HELP: &str = "\
+The servers of both rings must run; they are given the password of --requirepass. Clients go on \
+meanwhile. If it is killed, or a server is, the same command goes on; with the two rings exchanged \
+it goes back. docs/SHARDING.md says more. The flags and the configuration file are those of the \
+server, so that the same ones can be given; what does not concern it is ignored.";
 
 /// Settings that concern the files; `--help` of the subcommands shows these.
 const OF_FILES: [&str; 8] = [
@@ -69,6 +77,7 @@ impl Invocation {
                 return Ok(Self::Print(manual(subcommand.map(String::as_str))));
             }
             Some(("check", matches)) => (Offline::Check, matches),
+            Some(("reshard", matches)) => (Offline::Reshard(reshard(matches)), matches),
             Some(("dump", matches)) => (Offline::Dump(running(matches)), matches),
             Some((_, matches)) => {
                 let stream = matches.get_one::<PathBuf>("stream");
@@ -76,6 +85,21 @@ impl Invocation {
             }
         };
         Ok(Self::Offline(offline, Box::new(config::read(matches)?)))
+    }
+}
+
+/// What `pando reshard` is to move.
+fn reshard(matches: &ArgMatches) -> Reshard {
+    let path = |name| {
+        matches
+            .get_one::<PathBuf>(name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    Reshard {
+        old: path("ring"),
+        new: path("to"),
+        dry_run: matches.get_flag("dry-run"),
     }
 }
 
@@ -109,7 +133,7 @@ fn command(settings: &[&'static Setting]) -> Command {
         .help("Shell to generate completions for");
     let page = Arg::new("subcommand")
         .value_name("COMMAND")
-        .value_parser(["check", "dump", "load", "memcached"])
+        .value_parser(["check", "dump", "load", "memcached", "reshard"])
         .help("Subcommand whose page to print; by default that of pando");
     let from = Arg::new("from")
         .long("from")
@@ -152,6 +176,7 @@ fn command(settings: &[&'static Setting]) -> Command {
             )
             .arg(stream),
         )
+        .subcommand(reshard_command(flags()))
         .subcommand(config::memcached::command(flags()))
         .subcommand(
             Command::new("completions")
@@ -163,6 +188,32 @@ fn command(settings: &[&'static Setting]) -> Command {
                 .about("Print the manual page of pando or of a subcommand, for man -l -")
                 .arg(page),
         )
+}
+
+/// The syntax of `pando reshard`.
+fn reshard_command(flags: impl Iterator<Item = Arg>) -> Command {
+    let ring = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .value_name("FILE")
+            .required(true)
+            .value_parser(ValueParser::path_buf())
+            .help(help)
+    };
+    Command::new("reshard")
+        .about("Move what a changed ring moves between running servers")
+        .after_help(RESHARD_HELP)
+        .arg(config::file().long("config"))
+        .args(flags.map(|flag| flag.hide(true)))
+        .mut_arg("requirepass", |flag| flag.hide(false))
+        .args([
+            ring("ring", "Ring file by which keys are placed now"),
+            ring("to", "Ring file by which they are to be placed"),
+            Arg::new("dry-run")
+                .long("dry-run")
+                .action(clap::ArgAction::SetTrue)
+                .help("Only count the keys that would move"),
+        ])
 }
 
 /// The command line as documents show it: without Redis-only settings.

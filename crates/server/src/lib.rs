@@ -20,12 +20,14 @@ mod monitor;
 mod offline;
 mod peer;
 mod pid_file;
+mod placings;
 mod process;
 mod progress;
 mod protection;
 mod recorder;
 mod registry;
 mod replication;
+mod reshard;
 mod running;
 mod sampler;
 mod server;
@@ -54,6 +56,7 @@ pub use registry::{
     BufferSizes, ClientFlag, ClientNames, ClientOrigin, ClientRecord, Registry, WireProtocol,
     WorkerMailbox,
 };
+pub use reshard::{Reshard, ReshardError};
 pub use running::{Running, RunningError};
 pub use server::{Server, StartError};
 pub use settings::Settings;

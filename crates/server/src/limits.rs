@@ -15,6 +15,15 @@ pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + REPLICAS_MAX + 1
 /// Most replicas that one server feeds: others follow one of them.
 pub const REPLICAS_MAX: usize = 16;
 
+/// How long a change of which keys are here waits until what was written is durable.
+pub const PLACING_PATIENCE: Duration = Duration::from_mins(1);
+
+/// After how many bytes RESHARD FETCH returns no further value.
+pub const FETCHED_BYTES: usize = 4 * 1024 * 1024;
+
+/// Most keys that RESHARD CHANGED returns.
+pub const CHANGED_KEYS_MAX: usize = 100_000;
+
 /// Most clients whose MIGRATE is under way: each has a thread.
 pub const MIGRATIONS_MAX: usize = 64;
 

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::config::Config;
 use crate::progress;
+use crate::reshard::{self, Reshard, ReshardError};
 use crate::running::{Running, RunningError};
 
 /// The task.
@@ -27,6 +28,8 @@ pub enum Offline {
     /// Load such a stream, or a dump file of Redis, into the database, from a file or the standard
     /// input.
     Load(Option<PathBuf>),
+    /// Move what a changed ring moves between running servers.
+    Reshard(Reshard),
 }
 
 /// Why it failed.
@@ -58,6 +61,9 @@ pub enum OfflineError {
     /// The running server cannot be dumped.
     #[error(transparent)]
     Running(#[from] RunningError),
+    /// Not all keys were moved.
+    #[error(transparent)]
+    Reshard(#[from] ReshardError),
     /// The reader has closed the output.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
@@ -75,6 +81,7 @@ impl Offline {
         match self {
             Self::Check => run_check(config),
             Self::Dump(running) => run_dump(config, running.as_ref()),
+            Self::Reshard(reshard) => Ok(reshard::run(&reshard, &config.password)?),
             Self::Load(file) => {
                 let mut stream: Box<dyn BufRead> = match file {
                     Some(path) => {

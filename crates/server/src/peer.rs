@@ -17,7 +17,7 @@ const READ_BYTES: usize = 256 * 1024;
 
 /// Why there is no reply.
 #[derive(Debug, Error)]
-pub(crate) enum PeerError {
+pub enum PeerError {
     /// The connection broke.
     #[error("the connection to the server has broken: {0}")]
     Broken(io::Error),

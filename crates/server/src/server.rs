@@ -86,6 +86,9 @@ pub enum StartError {
         #[source]
         error: Box<PoolError>,
     },
+    /// Nothing is known of the keys that this server has.
+    #[error("cannot tell which keys this server has: {0}")]
+    Placement(String),
     /// The kernel refuses a poller.
     #[error("cannot wait for events: {0}")]
     Poller(io::Error),
@@ -175,6 +178,8 @@ impl Server {
             listening.memcached_udp.extend(socket.address());
         }
         let shared = Shared::new(config, database);
+        let placed = shared.placings.load(&shared.database);
+        placed.map_err(StartError::Placement)?;
         let mut server = Self {
             shared: Arc::clone(&shared),
             acceptor: None,

@@ -30,6 +30,7 @@ use crate::latency::LatencyMonitor;
 use crate::limits;
 use crate::migration::Migrations;
 use crate::monitor::Monitors;
+use crate::placings::Placings;
 use crate::process;
 use crate::recorder::WorkerRecorder;
 use crate::registry::{ClientFlag, ClientRecord, Registry, WorkerMailbox};
@@ -73,6 +74,7 @@ pub struct Shared {
     pub(crate) sampler: Sampler,
     pub(crate) keeper: Keeper,
     pub(crate) migrations: Migrations,
+    pub(crate) placings: Placings,
     pub(crate) replication: Replication,
     mailboxes: Box<[OnceLock<Arc<dyn WorkerMailbox>>]>,
     listening: OnceLock<Listening>,
@@ -104,6 +106,7 @@ impl Shared {
             sampler: Sampler::default(),
             keeper: Keeper::default(),
             migrations: Migrations::default(),
+            placings: Placings::new(database.is_durable().then(|| config.data_dir.clone())),
             replication: Replication::default(),
             failure: OnceLock::new(),
             mailboxes: (0..config.threads).map(|_| OnceLock::new()).collect(),

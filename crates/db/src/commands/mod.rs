@@ -19,6 +19,7 @@ mod picks;
 mod scanning;
 mod sets;
 mod sorted;
+mod strangers;
 mod streams;
 mod strings;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use crate::progress::Handled;
 
 pub(crate) use keys::again;
 pub use keys::{Departing, memory_usage};
+pub use strangers::{VALUE_FORMAT, string_to_move};
 
 /// Runs a command on the keyspace.
 #[inline]

@@ -43,6 +43,7 @@ use crate::mapping::Mapping;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
 use crate::options::Options;
 use crate::pause::Pause;
+use crate::placing::{PlacedSeen, Placing};
 use crate::role::Role;
 use crate::session_state::{Kept, SessionState};
 use crate::snapshots::{NamedSnapshot, Seen, Snapshots};
@@ -93,6 +94,7 @@ pub struct Database {
     pub(crate) lines: Lines,
     pub(crate) pause: Pause,
     pub(crate) role: Role,
+    pub(crate) placing: Placing,
     pub(crate) thresholds: SharedThresholds,
     /// What positions in its log mean (FW1 one-history); changes under all gates.
     pub(crate) lineage: Mutex<Lineage>,
@@ -133,6 +135,7 @@ impl Database {
             store: parts.store,
             mapping: Mapping::new(parts.trees, parts.mapping_changes),
             role: Role::default(),
+            placing: Placing::default(),
             thresholds: SharedThresholds::new(Thresholds::default()),
             lineage: Mutex::new(parts.lineage),
             began_empty,
@@ -196,6 +199,7 @@ impl Database {
             fit: Fit::default(),
             evictor: Evictor::default(),
             snapshots: Seen::default(),
+            placing: PlacedSeen::default(),
             observes: false,
             observed: LogEpoch::NONE,
             wrote: LogEpoch::NONE,

@@ -225,6 +225,9 @@ impl Keyspace<'_> {
         for tag in effects.awaited.types() {
             self.announce(key, tag);
         }
+        if let Some(placed) = &self.session.placing.placed {
+            placed.note(self.index % self.database.databases(), key.bytes);
+        }
     }
 
     /// Wakes who waits for the value that was written, or leaves it to the current run when that

@@ -28,7 +28,8 @@ mod store;
 mod token;
 
 use crate::clock::Microseconds;
-use pando_protocol::memcached::{Line, Reply, Verb, arguments, error};
+use pando_protocol::memcached::meta::{self as meta_protocol, Meta};
+use pando_protocol::memcached::{KEY_BYTES_MAX, Line, Reply, Verb, arguments, error};
 
 pub use list::ListedItem;
 
@@ -117,7 +118,11 @@ impl Turn<'_> {
     ) -> Progress {
         let was_authenticated = client.authenticated;
         let admitted = if was_authenticated {
-            self.admit_memcached(client, verb, line)
+            let admitted = self.admit_memcached(client, verb, line);
+            match admitted {
+                Ok(None) => self.find_memcached_keys(client, verb, line),
+                admitted => admitted,
+            }
         } else {
             Ok(None)
         };
@@ -247,6 +252,36 @@ impl Turn<'_> {
             self.check_image_of(DATABASE, key)?;
         }
         Ok(())
+    }
+
+    /// Until when a request must wait for its keys, if it must; an error if they are elsewhere.
+    /// What of a long reply was sent before stays so.
+    #[inline]
+    fn find_memcached_keys(
+        &mut self,
+        client: &Client,
+        verb: Verb,
+        line: Line<'_>,
+    ) -> Result<Option<Microseconds>, CommandError> {
+        if self.session_mut().placing.placed.is_none() || client.answered_keys > 0 {
+            return Ok(None);
+        }
+        let Some(first) = verb.first_key() else {
+            return Ok(None);
+        };
+        let mut room = [0; KEY_BYTES_MAX];
+        let key = match verb {
+            Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats => {
+                return self.find(line.words_from(first));
+            }
+            Verb::MetaGet | Verb::MetaSet | Verb::MetaDelete | Verb::MetaArithmetic => {
+                Meta::parse(verb, line, &mut room).ok().map(|meta| meta.key)
+            }
+            Verb::MetaDebug => meta_protocol::debug(line, &mut room).ok(),
+            _ => line.word(first),
+        };
+        // Without a key the request is refused where it is parsed.
+        self.find(key.into_iter())
     }
 
     fn run_memcached(

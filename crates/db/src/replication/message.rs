@@ -11,12 +11,13 @@
 //! | 7 | check | position |
 //! | 8 | digests | number of keys, number of digests, each of them (8 bytes); none: the check is given up |
 //! | 9 | listing | of each entry: database, key (a string), digest (8 bytes) |
+//! | 10 | placement | the file of a placement (`pando-ring`); nothing: all keys are here |
 //!
 //! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
-//! ahead; 8: the replica is to take these trees, since it knows others. Its history and position
-//! are those at which the stream begins. The former histories are those of data that this database
-//! had since it was opened, and has replaced, and last the one of another database that its data
-//! came from.
+//! ahead; 8: the replica is to take these trees, since it knows others; 16: a placement follows,
+//! without which all keys are here. Its history and position are those at which the stream begins.
+//! The former histories are those of data that this database had since it was opened, and has
+//! replaced, and last the one of another database that its data came from.
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
@@ -29,7 +30,7 @@ use crate::durable::bytes::{Input, Malformed, Sink, malformed};
 use crate::limits;
 
 /// The format of messages; a replica refuses another one.
-pub const REPLICATION_FORMAT: u32 = 2;
+pub const REPLICATION_FORMAT: u32 = 3;
 
 const HELLO: u8 = 1;
 const ENTRIES: u8 = 2;
@@ -40,6 +41,7 @@ const TAKE_OVER: u8 = 6;
 const CHECK: u8 = 7;
 const DIGESTS: u8 = 8;
 const LISTING: u8 = 9;
+const PLACEMENT: u8 = 10;
 
 /// What follows a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,7 @@ impl Begins {
 }
 
 const BEGAN_EMPTY: u8 = 2;
+const PLACED: u8 = 16;
 
 /// How a stream begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,8 @@ pub(super) struct Hello {
     pub(super) history: u128,
     pub(super) begins: Begins,
     pub(super) began_empty: bool,
+    /// Not all keys are there: the placement follows.
+    pub(super) placed: bool,
     pub(super) position: LogEpoch,
     pub(super) changes: u64,
     /// The tree of each database, as records name it.
@@ -125,6 +130,7 @@ pub(super) enum Message<'a> {
         digests: Vec<u64>,
     },
     Listing(Vec<Listed>),
+    Placement(&'a [u8]),
 }
 
 /// A key of one of the databases, and the digest of its value with it.
@@ -143,7 +149,8 @@ impl Hello {
         let begins = Begins::FLAGS.iter().find(|(one, _)| *one == self.begins);
         let (_, flags) = begins.expect("each has its flags");
         let empty = if self.began_empty { BEGAN_EMPTY } else { 0 };
-        out.put(&[flags | empty]);
+        let placed = if self.placed { PLACED } else { 0 };
+        out.put(&[flags | empty | placed]);
         out.number(self.position.0);
         out.number(self.trees.len() as u64);
         out.number(self.changes);
@@ -168,7 +175,7 @@ impl Hello {
         let flags = input.byte()?;
         let begins = Begins::FLAGS
             .iter()
-            .find(|(_, one)| *one == flags & !BEGAN_EMPTY);
+            .find(|(_, one)| *one == flags & !(BEGAN_EMPTY | PLACED));
         let Some((begins, _)) = begins else {
             return Ok(malformed("a hello has unknown flags")?);
         };
@@ -186,12 +193,18 @@ impl Hello {
             history,
             begins: *begins,
             began_empty: flags & BEGAN_EMPTY != 0,
+            placed: flags & PLACED != 0,
             position,
             changes,
             trees,
             former,
         })
     }
+}
+
+pub(super) fn put_placement(out: &mut Vec<u8>, file: &[u8]) {
+    out.put(&[PLACEMENT]);
+    out.put(file);
 }
 
 pub(super) fn put_entries_head(out: &mut Vec<u8>, tree: TreeId) {
@@ -318,6 +331,7 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
         },
         DIGESTS => take_digests(&mut input)?,
         LISTING => take_listing(&mut input)?,
+        PLACEMENT => Message::Placement(std::mem::take(&mut input.0)),
         _ => return Ok(malformed("a message of an unknown kind")?),
     };
     if input.is_empty() {
@@ -345,6 +359,7 @@ mod tests {
             history: 7 << 100,
             begins: Begins::CopyForAhead,
             began_empty: true,
+            placed: true,
             position: LogEpoch(300),
             changes: 5,
             trees: vec![TreeId(1), TreeId(900)],
@@ -358,7 +373,7 @@ mod tests {
             offset: 99,
             groups: b"groups",
         };
-        let mut written = [(); 9].map(|()| Vec::new());
+        let mut written = [(); 10].map(|()| Vec::new());
         hello.put(&mut written[0]);
         put_entries_head(&mut written[1], TreeId(900));
         put_done(&mut written[2], LogEpoch(300));
@@ -395,16 +410,18 @@ mod tests {
         }];
         put_listing(&mut written[8], &listed);
         assert_eq!(take(&written[8]).unwrap(), Message::Listing(listed));
+        put_placement(&mut written[9], b"file");
+        assert_eq!(take(&written[9]).unwrap(), Message::Placement(b"file"));
         for message in &written {
             for end in 0..message.len() {
                 fuzz(&message[..end]);
             }
         }
-        written[0][1] = 3;
+        written[0][1] = 4;
         let wrong = take(&written[0]);
         assert!(matches!(
             wrong,
-            Err(ReplicationError::Format { got: 3, .. })
+            Err(ReplicationError::Format { got: 4, .. })
         ));
     }
 

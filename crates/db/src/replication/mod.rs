@@ -145,6 +145,11 @@ pub enum ReplicationError {
     /// A message that does not belong here.
     #[error("the primary has sent {0} out of turn")]
     OutOfTurn(&'static str),
+    /// What it says of the keys that it has.
+    #[error(
+        "the primary says which keys it has in words that this server does not understand: {0}"
+    )]
+    Placement(#[from] pando_ring::PlacementError),
     /// The log takes no writes.
     #[error("the log of this server takes no writes")]
     Log,

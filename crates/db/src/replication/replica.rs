@@ -16,18 +16,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{Decision, LogEpoch, SessionLimit, TreeId};
+use pando_ring::Placement;
 use pando_sync::lock;
 
 use super::check::{CheckStep, Checking, Verdict};
 use super::loading::{Loading, joined};
 use super::message::{self, Begins, EpochSent, Hello, Message};
 use super::{Position, ReplicationError};
-use crate::clock::Milliseconds;
+use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
 use crate::durable::bytes::{Input, Malformed};
 use crate::durable::record::{self, Record, Written};
 use crate::durable::standing::Standing;
 use crate::limits;
+use crate::placing::Placed;
 use crate::remapping;
 use crate::session::Session;
 use crate::turn::Turn;
@@ -307,12 +309,34 @@ impl Replica {
                 }
                 Ok(())
             }
+            (Message::Placement(file), _) => self.place(file),
             (Message::Check { .. }, _) => Err(ReplicationError::OutOfTurn("a check")),
             (Message::TakeOver { .. }, _) => Err(ReplicationError::OutOfTurn("to take over")),
             (Message::Entries { .. }, _) => Err(ReplicationError::OutOfTurn("entries")),
             (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),
             (Message::Done { .. }, _) => Err(ReplicationError::OutOfTurn("the end of a copy")),
         }
+    }
+
+    /// Knows which keys the source has, so that it refuses the same when it is promoted.
+    fn place(&mut self, file: &[u8]) -> Result<(), ReplicationError> {
+        let placement = match file {
+            [] => None,
+            file => Some(Placement::parse(file)?),
+        };
+        let present = self.session.database().placed();
+        if present.map(|placed| placed.placement.encode())
+            != placement.as_ref().map(Placement::encode)
+        {
+            self.session.turn().place(|_, _| {
+                placement.map(|placement| Placed {
+                    placement,
+                    mover: None,
+                    patience: Microseconds::ZERO,
+                })
+            });
+        }
+        Ok(())
     }
 
     fn arrive(&mut self, sent: &EpochSent<'_>) {
@@ -334,6 +358,9 @@ impl Replica {
             });
         }
         self.begins = Some(hello.begins);
+        if !hello.placed {
+            self.place(&[])?;
+        }
         if !hello.begins.copies() {
             return self.go_on(hello);
         }

@@ -22,7 +22,9 @@ use pando_sync::lock;
 
 use super::Position;
 use super::check::{CheckWish, Checked};
-use super::message::{Begins, EpochSent, Hello, put_beat, put_done, put_epoch, put_take_over};
+use super::message::{
+    Begins, EpochSent, Hello, put_beat, put_done, put_epoch, put_placement, put_take_over,
+};
 use super::resume::{self, CopyReason, Start};
 use super::scan::{Entries, Scan, Scanned};
 use crate::database::Database;
@@ -74,6 +76,8 @@ pub struct Source {
     cursor: LogEpoch,
     /// A check of the replica (CK1 same-moment).
     checked: Option<Checked>,
+    /// The change of the placement that was sent last.
+    placed: Option<u64>,
 }
 
 impl Source {
@@ -103,6 +107,7 @@ impl Source {
             filed: start.filed,
             cursor: start.cursor,
             checked: None,
+            placed: None,
         })
     }
 
@@ -133,6 +138,9 @@ impl Source {
 
     /// Appends the next message to `out`.
     pub fn next(&mut self, out: &mut Vec<u8>) -> Sent {
+        if self.place(out) {
+            return Sent::Message;
+        }
         loop {
             match &mut self.stage {
                 Stage::Greet { reason, trees } => {
@@ -187,11 +195,18 @@ impl Source {
             None => Begins::Behind,
         };
         let came_from = lock(&database.standing).history;
+        let changes_placed = database.placement_changes();
+        let placed = database.placed().is_some();
+        if !placed {
+            // The hello says so.
+            self.placed = Some(changes_placed);
+        }
         let lineage = lock(&database.lineage);
         let hello = Hello {
             history: lineage.owner(self.cursor),
             begins,
             began_empty: database.began_empty,
+            placed,
             position: self.cursor,
             changes,
             trees: adopt.unwrap_or_else(|| trees.clone()),
@@ -207,6 +222,21 @@ impl Source {
         } else {
             Stage::Follow
         };
+    }
+
+    /// Tells the replica which keys are here, unless it knows: before any epoch that was closed
+    /// since that changed.
+    fn place(&mut self, out: &mut Vec<u8>) -> bool {
+        let database = self.session.database();
+        let changes = database.placement_changes();
+        if matches!(self.stage, Stage::Greet { .. }) || self.placed == Some(changes) {
+            return false;
+        }
+        self.placed = Some(changes);
+        let placed = database.placed();
+        let file = placed.map(|placed| placed.placement.encode());
+        put_placement(out, &file.unwrap_or_default());
+        true
     }
 
     /// The replica asks for a check, or says what it needs of the one that runs.

@@ -92,7 +92,7 @@ impl Turn<'_> {
     }
 
     /// The command is answered: what it left goes to the next in line (BL3 everyone-leaves).
-    fn leave_lines(&mut self, client: &mut Client) {
+    pub(super) fn leave_lines(&mut self, client: &mut Client) {
         let Some(blocked) = client.blocked.take() else {
             return;
         };

@@ -35,6 +35,7 @@ impl Turn<'_> {
             && client.transaction.is_none()
             && client.uses.is_none()
             && client.base == 0
+            && self.session.placing.placed.is_none()
             && client.reply_mode == ReplyMode::On
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()

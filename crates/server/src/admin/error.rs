@@ -124,6 +124,15 @@ pub(crate) enum AdminError {
     FailoverTarget,
     #[error("ERR FAILOVER requires connected replicas.")]
     FailoverAlone,
+    #[error("ERR another change of what keys are here is being made")]
+    PlacingRuns,
+    #[error(
+        "NOMOVER this mover of keys is not the last that began here, or data have changed since in \
+         a way that it was not told: it must begin again"
+    )]
+    NoMover,
+    #[error("ERR a range is a number below {}", pando_ring::limits::RANGES)]
+    Range,
     #[error("ERR no session of the database is free")]
     NoSession,
     #[error("ERR this server speaks another format of replication")]

@@ -36,6 +36,7 @@ mod memory;
 mod migrate;
 mod persistence;
 pub(crate) mod replication;
+mod reshard;
 mod scripting;
 mod slowlog;
 
@@ -124,6 +125,7 @@ pub(crate) fn execute(command: HostCommand, call: &mut Call<'_, '_, '_>) -> Hand
         HostCommand::Preplicate => replication::preplicate(call),
         HostCommand::Replica => replication::replica(call),
         HostCommand::Replicaof | HostCommand::Slaveof => replication::replicaof(call),
+        HostCommand::Reshard => reshard::execute(call),
         HostCommand::Role => replication::role(call),
         HostCommand::Shutdown => persistence::shutdown(call),
         HostCommand::Slowlog => slowlog::execute(call),

@@ -454,6 +454,7 @@ impl Link<'_> {
         let taken = self.replica.take(message);
         drop(taking);
         taken.map_err(|error| error.to_string())?;
+        self.shared.placings.follow(&self.shared.database)?;
         if self.replica.takes_over() {
             info!("the primary has handed over: this server takes writes");
             return self.shared.promote().map(|()| false);

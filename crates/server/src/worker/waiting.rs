@@ -259,7 +259,8 @@ impl Worker {
             else {
                 continue;
             };
-            if self.shared.migrations.is_answered(client) {
+            let shared = &self.shared;
+            if shared.migrations.is_answered(client) && shared.placings.is_answered(client) {
                 self.resume(slot, Event::Errand);
             } else {
                 self.waiters.errands.push(slot);

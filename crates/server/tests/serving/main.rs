@@ -23,6 +23,7 @@ mod process;
 mod replicated;
 mod replication;
 mod requests;
+mod resharding;
 mod snapshots;
 mod trees;
 mod waiting;

@@ -558,7 +558,7 @@ fn a_replica_that_stalls_holds_nobody_up() {
     let primary = TestServer::start(&["--repl-timeout", "2"]);
     let mut stalled = primary.connect();
     let run_id = "0123456789".repeat(4);
-    stalled.send(format!("PREPLICATE BEGIN 2 {run_id} 1 0\r\n"));
+    stalled.send(format!("PREPLICATE BEGIN 3 {run_id} 1 0\r\n"));
     primary.wait_until("it is fed", || info(&primary, "connected_slaves") == "1");
     let mut connection = primary.connection();
     let value = "v".repeat(100_000);

@@ -650,6 +650,102 @@ pub(super) static REPLICA: &[CommandSpec] = &[
         .complexity("O(1)"),
 ];
 
+/// What only the mover of keys says.
+const MOVERS: &[Flag] = &[Flag::Admin, Flag::Noscript, Flag::NoMulti, Flag::Stale];
+
+pub(super) static RESHARD: &[CommandSpec] = &[
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|begin", 6)
+        .flags(MOVERS)
+        .categories(&[])
+        .gates(GateNeed::None)
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Tells the server its name in two rings between which keys are about to move.")
+        .complexity("A file is written to disk.")
+        .arguments(&[
+            string("mover"),
+            string("node"),
+            string("old-ring"),
+            string("new-ring"),
+        ]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|changed", 5)
+        .flags(MOVERS)
+        .categories(&[])
+        .gates(GateNeed::None)
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Takes keys that have changed here and leave, of one range of keys or of any.")
+        .complexity("O(N) for N keys, and the number of ranges.")
+        .arguments(&[string("mover"), string("range"), integer("count")]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|fetch", -4)
+        .flags(MOVERS)
+        .categories(&[])
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Returns whole values for RESHARD PUT, as many as fit a reply.")
+        .complexity("O(N) for N bytes of the values.")
+        .arguments(&[string("mover"), string("name").multiple()]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|forget", -2)
+        .flags(MOVERS)
+        .categories(&[])
+        .gates(GateNeed::None)
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Lets the server take every key again, whatever the rings said.")
+        .complexity("A file is removed from disk.")
+        .arguments(&[word("force", "FORCE").optional()]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|help", 2)
+        .flags(&[Flag::Loading, Flag::Stale])
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Lists the subcommands.")
+        .complexity("O(1)"),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|put", -5)
+        .flags(&[
+            Flag::Write,
+            Flag::DenyOom,
+            Flag::Admin,
+            Flag::Noscript,
+            Flag::NoMulti,
+        ])
+        .categories(&[])
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Gives keys that are not served here values; none removes the key.")
+        .complexity("O(N) for N bytes of the values.")
+        .arguments(&[
+            string("mover"),
+            block("name_value", &[string("name"), string("value")]).multiple(),
+        ]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|set", -5)
+        .flags(MOVERS)
+        .categories(&[])
+        .gates(GateNeed::None)
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Fences ranges of keys, hands them over, or takes them, and keeps it on disk.")
+        .complexity("A file is written to disk.")
+        .arguments(&[
+            string("mover"),
+            one_of(
+                "state",
+                &[
+                    word("old", "OLD"),
+                    word("fenced", "FENCED"),
+                    word("new", "NEW"),
+                ],
+            ),
+            integer("range").multiple(),
+        ]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|status", 2)
+        .flags(MOVERS)
+        .categories(&[])
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Says which ranges of keys the server has, by which rings.")
+        .complexity("O(N) for N bytes of the rings."),
+];
+
 pub(super) static SLOWLOG: &[CommandSpec] = &[
     CommandSpec::new(HostCommand::Slowlog.id(), "slowlog|get", -2)
         .flags(&[Flag::Admin, Flag::Loading, Flag::Stale])

@@ -7,7 +7,7 @@ use crate::command::keys::{KeyAccess, KeyEffect, KeySpec, Keyword};
 use crate::command::spec::{Category, CommandSpec, Flag, Group, changed};
 
 use super::containers::{
-    ACL, CLIENT, CLUSTER, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, REPLICA, SLOWLOG,
+    ACL, CLIENT, CLUSTER, CONFIG, FUNCTION, LATENCY, MEMORY, MODULE, REPLICA, RESHARD, SLOWLOG,
 };
 
 family! {
@@ -37,6 +37,7 @@ family! {
         Replica,
         Replicaof,
         Reset,
+        Reshard,
         Role,
         Save,
         Shutdown,
@@ -404,6 +405,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .group(Group::Connection, "6.2.0")
         .summary("Puts the connection back into the state of a new one.")
         .complexity("O(1)"),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard", -2)
+        .categories(&[])
+        .group(Group::Server, "0.1.0")
+        .summary("Holds the commands by which `pando reshard` moves keys between servers.")
+        .complexity("Depends on the subcommand.")
+        .subcommands(RESHARD),
     CommandSpec::new(HostCommand::Role.id(), "role", 1)
         .flags(&[Flag::Noscript, Flag::Loading, Flag::Stale, Flag::Fast])
         .categories(&[Category::Admin, Category::Dangerous])

@@ -8,7 +8,7 @@ use crate::error::RingError;
 
 /// Where a server is: `host:port`, `[IPv6 address]:port`, or `unix:/path` of its socket.
 ///
-/// It holds no user and no password ([`crate::Options`] does), so a ring file needs no protection,
+/// It holds no user and no password (its client does), so a ring file needs no protection,
 /// and an error may name an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Address {

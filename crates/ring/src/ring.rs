@@ -4,11 +4,6 @@
 //! of its nodes. Addresses play no part: a node moves to another machine, or a replica takes its
 //! place, and no key moves.
 
-mod address;
-mod file;
-mod ketama;
-mod rendezvous;
-mod tag;
 #[cfg(test)]
 mod tests;
 
@@ -17,10 +12,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use address::Address;
+use xxhash_rust::xxh3::xxh3_64;
 
+use crate::address::Address;
 use crate::error::RingError;
-use crate::limits::{NAME_BYTES_MAX, NODES_MAX, REPLICAS_MAX, WEIGHT_MAX};
+use crate::limits::{NAME_BYTES_MAX, NODES_MAX, RANGES, REPLICAS_MAX, WEIGHT_MAX};
+use crate::{file, ketama, rendezvous, tag};
 
 /// How keys are spread over nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
@@ -101,7 +98,8 @@ impl Node {
         &self.replicas
     }
 
-    pub(crate) fn shared_name(&self) -> &Arc<str> {
+    /// The name, to be shared.
+    pub fn shared_name(&self) -> &Arc<str> {
         &self.name
     }
 
@@ -128,11 +126,11 @@ impl Node {
 pub struct Ring {
     nodes: Vec<Node>,
     tags: bool,
-    placement: Placement,
+    rule: Rule,
 }
 
 #[derive(Clone, Debug)]
-enum Placement {
+enum Rule {
     Rendezvous(rendezvous::Bidders),
     Ketama(ketama::Continuum),
 }
@@ -152,20 +150,20 @@ impl Ring {
         check_unique(&nodes)?;
         let names: Vec<&str> = nodes.iter().map(Node::name).collect();
         let weights: Vec<u32> = nodes.iter().map(Node::weight).collect();
-        let placement = match scheme {
-            Scheme::Rendezvous => Placement::Rendezvous(rendezvous::Bidders::new(&names, &weights)),
+        let rule = match scheme {
+            Scheme::Rendezvous => Rule::Rendezvous(rendezvous::Bidders::new(&names, &weights)),
             Scheme::Ketama => match ketama::without_points(&weights) {
                 Some(node) => {
                     let name = names[node].to_owned();
                     return Err(RingError::NoPoints { name });
                 }
-                None => Placement::Ketama(ketama::Continuum::new(&names, &weights)),
+                None => Rule::Ketama(ketama::Continuum::new(&names, &weights)),
             },
         };
         Ok(Self {
             nodes,
             tags: true,
-            placement,
+            rule,
         })
     }
 
@@ -198,9 +196,9 @@ impl Ring {
 
     /// How it spreads keys.
     pub fn scheme(&self) -> Scheme {
-        match self.placement {
-            Placement::Rendezvous(_) => Scheme::Rendezvous,
-            Placement::Ketama(_) => Scheme::Ketama,
+        match self.rule {
+            Rule::Rendezvous(_) => Scheme::Rendezvous,
+            Rule::Ketama(_) => Scheme::Ketama,
         }
     }
 
@@ -217,10 +215,18 @@ impl Ring {
     /// The index in [`Ring::nodes`] of the node that has `key`.
     pub fn index_of(&self, key: &[u8]) -> usize {
         let key = if self.tags { tag::tag(key) } else { key };
-        match &self.placement {
-            Placement::Rendezvous(bidders) => bidders.node_of(key),
-            Placement::Ketama(continuum) => continuum.node_of(key),
+        match &self.rule {
+            Rule::Rendezvous(bidders) => bidders.node_of(key),
+            Rule::Ketama(continuum) => continuum.node_of(key),
         }
+    }
+
+    /// The range of `key`, below [`RANGES`]: a part of all keys by a hash of what the ring hashes.
+    /// It does not depend on the nodes.
+    pub fn range_of(&self, key: &[u8]) -> usize {
+        let key = if self.tags { tag::tag(key) } else { key };
+        // Rendezvous hashing draws from the hash of this hash, so a range has keys of all nodes.
+        (xxh3_64(key) as usize) % RANGES
     }
 
     /// From which node to which `key` moves when `new` takes this ring's place, if it does.

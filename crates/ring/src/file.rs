@@ -6,9 +6,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{Node, Ring, Scheme};
 use crate::error::RingError;
 use crate::limits::FILE_BYTES_MAX;
+use crate::ring::{Node, Ring, Scheme};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
