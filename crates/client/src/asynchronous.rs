@@ -91,6 +91,11 @@ impl AsyncClient {
         Ok(())
     }
 
+    /// As [`Client::replace_ring`](crate::Client::replace_ring).
+    pub fn replace_ring(&self, ring: Arc<Ring>) {
+        self.routes().replace(ring);
+    }
+
     /// The string at `key`.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
         let request = request::get(key.as_ref());
@@ -165,7 +170,7 @@ impl AsyncClient {
     }
 
     /// Asks the servers of the route, one after the other, until one has answered; those that come
-    /// after the first only for a read.
+    /// after the first only for a read, or where the first says that the key is there.
     async fn run(&self, command: &Cmd, reads: bool, mut route: Route) -> Result<Value, Error> {
         let mut again = reads;
         loop {
@@ -174,6 +179,10 @@ impl AsyncClient {
                 Err((error, _)) => return Err(error),
                 Ok(reply) => return Ok(reply),
             };
+            if route.follow(&error) {
+                again = reads;
+                continue;
+            }
             // A link that was there before may be to a server that has since restarted.
             if reused && again {
                 again = false;

@@ -17,7 +17,8 @@ use crate::routes::{self, Route, Routes};
 /// A client that waits: for one thread, with one connection to each server that it needs.
 ///
 /// It connects when a key needs a server, and again after a failure. A read that fails is sent
-/// again, to the node's next server or over a new connection. A write is sent at most once:
+/// again, to the node's next server or over a new connection. A write is sent at most once, unless
+/// a server has refused it because the key has moved, and says where:
 /// [`Error::may_have_executed`] says what is known of one that failed.
 ///
 /// ```no_run
@@ -84,9 +85,11 @@ impl Batch<'_> {
         self.replies[pending.index] = Some(reply);
     }
 
-    /// Sends a read to the node's next server, if there is one; else the request has failed.
+    /// Sends a request where a refusal says that its key is, and a read to the node's next server,
+    /// if there is one; else the request has failed.
     fn fail(&mut self, mut pending: Pending, error: Error) {
-        if self.requests[pending.index].reads() && pending.route.advance() {
+        let reads = self.requests[pending.index].reads();
+        if pending.route.follow(&error) || reads && pending.route.advance() {
             self.queue(pending);
         } else {
             self.end(&pending, Err(error));
@@ -116,6 +119,15 @@ impl Client {
         let routes = &self.routes;
         self.connections.retain(|address, _| routes.knows(address));
         Ok(())
+    }
+
+    /// Takes `ring`, by which keys move, as soon as `pando reshard` has begun with it; before, the
+    /// servers take keys that are then in their way. A client that keeps the old ring is told by
+    /// the servers where keys are, at the cost of a second request for each.
+    pub fn replace_ring(&mut self, ring: Arc<Ring>) {
+        self.routes.replace(ring);
+        let routes = &self.routes;
+        self.connections.retain(|address, _| routes.knows(address));
     }
 
     /// The string at `key`.

@@ -48,9 +48,13 @@
 //! key is sent to another node instead. When a replica takes a primary's place, the ring's file
 //! gets its address, and [`Client::readdress`] takes the new file.
 //!
-//! Deliberately absent: TLS, which the servers do not speak; moving the keys of a changed ring; a
-//! server of rings. A ring is a file that all clients have alike. A change of addresses may reach
-//! them one after the other; a change of names or weights moves keys.
+//! When a ring changes so that keys move, `pando reshard` moves them while clients go on. A server
+//! refuses a key that is not its own, and says where it is: the request is sent there. So clients
+//! take the new ring one after the other ([`Client::replace_ring`]).
+//!
+//! Deliberately absent: TLS, which the servers do not speak; a server of rings. A ring is a file
+//! that all clients have alike. A change of addresses may reach them one after the other; a change
+//! of names or weights moves keys.
 
 #![forbid(unsafe_code)]
 

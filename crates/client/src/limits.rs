@@ -9,6 +9,10 @@ pub use pando_ring::limits::{FILE_BYTES_MAX, NAME_BYTES_MAX, NODES_MAX, REPLICAS
 /// socket's buffers. A request that is longer goes by itself.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
+/// How often a request is sent elsewhere because a server says that its key is there. While a range
+/// of keys is handed over, two servers may name each other for some milliseconds.
+pub const REDIRECTS_MAX: usize = 16;
+
 /// Requests that an asynchronous client sends at once for one batch.
 pub const REQUESTS_AT_ONCE: usize = 256;
 

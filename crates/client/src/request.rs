@@ -21,7 +21,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A command that may change something. It is sent to the primary, and never twice.
+    /// A command that may change something. It is sent to the primary, and never executed twice.
     pub fn write(command: Cmd) -> Self {
         Self {
             command,

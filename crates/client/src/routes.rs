@@ -15,7 +15,7 @@ use pando_ring::{Address, Node, Ring, RingError};
 use redis::{ErrorKind, FromRedisValue, RedisError, Value};
 
 use crate::error::Error;
-use crate::limits::{REST_MAX, REST_MIN};
+use crate::limits::{REDIRECTS_MAX, REST_MAX, REST_MIN};
 use crate::options::{Options, ReadFrom};
 use crate::request::Request;
 
@@ -58,6 +58,7 @@ pub(crate) struct Route {
     pub(crate) node: Arc<str>,
     servers: Vec<Address>,
     next: usize,
+    redirects: usize,
 }
 
 impl Route {
@@ -66,12 +67,31 @@ impl Route {
             node: Arc::clone(node.shared_name()),
             servers,
             next: 0,
+            redirects: 0,
         }
     }
 
     /// The server to ask.
     pub(crate) fn server(&self) -> &Address {
         &self.servers[self.next]
+    }
+
+    /// Goes to the server that a refusal names (`MOVED range host:port`): nothing was executed, so
+    /// a write may, too. False if it names none, or there were too many.
+    pub(crate) fn follow(&mut self, error: &Error) -> bool {
+        let Error::Refused { source, .. } = error else {
+            return false;
+        };
+        if source.code() != Some("MOVED") || self.redirects == REDIRECTS_MAX {
+            return false;
+        }
+        let named = source.detail().and_then(|text| text.split(' ').nth(1));
+        let Some(server) = named.and_then(|text| text.parse().ok()) else {
+            return false;
+        };
+        self.redirects += 1;
+        (self.servers, self.next) = (vec![server], 0);
+        true
     }
 
     /// Goes on to the next server. False if there is none.
@@ -105,6 +125,12 @@ impl Routes {
         self.ring = ring;
         self.rests.clear();
         Ok(())
+    }
+
+    /// Takes a ring that moves keys.
+    pub(crate) fn replace(&mut self, ring: Arc<Ring>) {
+        self.ring = ring;
+        self.rests.clear();
     }
 
     /// Whether a server of the ring is at `address`.

@@ -4,4 +4,5 @@
 mod asynchronous;
 mod failing;
 mod harness;
+mod moving;
 mod sharing;

@@ -226,7 +226,12 @@ impl Keyspace<'_> {
             self.announce(key, tag);
         }
         if let Some(placed) = &self.session.placing.placed {
-            placed.note(self.index % self.database.databases(), key.bytes);
+            // The evictor and the expirer name trees.
+            let databases = self.database.databases();
+            let mut all = std::iter::once(self.index).chain(0..databases);
+            if let Some(index) = all.find(|index| self.database.tree(*index) == key.tree) {
+                placed.note(index % databases, key.bytes);
+            }
         }
     }
 

@@ -318,6 +318,7 @@ impl Turn<'_> {
             branch: branch.number,
         });
         branches.set_mainline(branch.id);
+        self.database.placing.lose_mover();
         reply.ok();
         Ok(())
     }

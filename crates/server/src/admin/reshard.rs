@@ -38,7 +38,8 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
         }
         b"changed" if request.len() == 5 => changed(call),
         b"fetch" if request.len() >= 4 => fetch(call),
-        b"put" if request.len() >= 5 && request.len() % 2 == 1 => put(call),
+        b"put" if request.len() >= 5 && request.len() % 2 == 1 => put(call, true),
+        b"drop" if request.len() >= 4 => put(call, false),
         b"status" if request.len() == 2 => status(call),
         b"help" if request.len() == 2 => call.help(
             "RESHARD",
@@ -47,6 +48,8 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
                 "    Tells the server its name in two rings, each the text of its file.",
                 "CHANGED <mover> <range>|* <count>",
                 "    Takes keys that leave and have changed: database, key, …",
+                "DROP <mover> <key> [<key> ...]",
+                "    Removes keys that are not served here.",
                 "FETCH <mover> <key> [<key> ...]",
                 "    Returns values of the selected database for PUT.",
                 "FORGET [FORCE]",
@@ -168,7 +171,8 @@ fn fetch(call: &mut Call<'_, '_, '_>) -> Handled {
     Ok(Progress::Done)
 }
 
-fn put(call: &mut Call<'_, '_, '_>) -> Handled {
+/// Writes each key with its value, which is the next argument, or removes each key.
+fn put(call: &mut Call<'_, '_, '_>, with_values: bool) -> Handled {
     let request = call.request;
     let keyspace = &mut call.turn.keyspace(call.client.index());
     // Under the gate that the keyspace holds: neither changes before the last key is written.
@@ -177,8 +181,9 @@ fn put(call: &mut Call<'_, '_, '_>) -> Handled {
     if *mover.token() != *request.arg(2) || mover.is_lost() {
         return Err(AdminError::NoMover);
     }
-    for at in (3..request.len()).step_by(2) {
-        let value = Some(request.arg(at + 1)).filter(|value| !value.is_empty());
+    for at in (3..request.len()).step_by(1 + usize::from(with_values)) {
+        let value = with_values.then(|| request.arg(at + 1));
+        let value = value.filter(|value| !value.is_empty());
         keyspace.put_stranger(&placed, request.arg(at), value)?;
     }
     call.ok()

@@ -151,11 +151,14 @@ impl Hands<'_> {
         &mut self,
         from: usize,
         database: usize,
-        keys: Vec<Vec<u8>>,
+        keys: &[Vec<u8>],
     ) -> Result<(), ReshardError> {
-        let parcel: Vec<_> = keys.into_iter().map(|key| (key, Vec::new())).collect();
-        for portion in parcel.chunks(REMOVED_AT_ONCE) {
-            self.put(from, database, portion)?;
+        let server = &mut self.servers[from];
+        server.select(database)?;
+        for portion in keys.chunks(REMOVED_AT_ONCE) {
+            let mut words: Vec<&[u8]> = vec![b"RESHARD", b"DROP", &self.plan.token];
+            words.extend(portion.iter().map(|key| &key[..]));
+            server.ask(&words)?;
         }
         Ok(())
     }

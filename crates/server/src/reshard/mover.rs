@@ -362,7 +362,7 @@ impl Attempt<'_> {
             names.names(databases, |_, database, mut keys| {
                 keys.retain(|key| goes(index, key));
                 removed.fetch_add(keys.len() as u64, Ordering::Relaxed);
-                hands.remove(index, database, keys)
+                hands.remove(index, database, &keys)
             })
         };
         at_once(plan.nodes.len(), remove)?;

@@ -20,6 +20,9 @@ const REPLICAS_PATIENCE: Duration = Duration::from_mins(2);
 /// See [`REPLICAS_PATIENCE`].
 const REPLICAS_WAIT_MS: &[u8] = b"1000";
 
+/// How long it takes at most until a replica that follows is told what has changed.
+const TOLD: Duration = Duration::from_millis(100);
+
 impl Attempt<'_> {
     /// Ranges that some server does not have yet, those first that are between two.
     pub(super) fn pending(&self) -> Vec<usize> {
@@ -204,22 +207,31 @@ impl Attempt<'_> {
     }
 
     /// Writes something behind all changes of a server, so that who has it has them: a key of our
-    /// own, that is not served there if possible.
+    /// own, that is not served there if possible. A server without memory for it tells its replicas
+    /// within some milliseconds all the same.
     fn write_last(&mut self, index: usize) -> Result<(), ReshardError> {
         let token = String::from_utf8_lossy(&self.hands.plan.token).into_owned();
         let placement = &self.placements[index];
         let names = (0..10_000).map(|number| format!("pando-reshard-{token}-{number}"));
         let mut names = names.map(String::into_bytes);
-        if let Some(key) = names.clone().find(|key| placement.may_place(key)) {
+        let written = if let Some(key) = names.clone().find(|key| placement.may_place(key)) {
             let value = string_to_move(token.as_bytes());
-            self.hands.put(index, 0, &[(key.clone(), value)])?;
-            self.hands.put(index, 0, &[(key, Vec::new())])?;
+            let put = self.hands.put(index, 0, &[(key.clone(), value)]);
+            put.and_then(|()| self.hands.remove(index, 0, &[key]))
         } else if let Some(key) = names.find(|key| placement.judge(key) == Verdict::Here) {
             let server = &mut self.hands.servers[index];
             server.select(0)?;
-            server.ask(&[b"SET", &key, token.as_bytes(), b"EX", b"60"])?;
-            server.ask(&[b"DEL", &key])?;
+            let set = server.ask(&[b"SET", &key, token.as_bytes(), b"EX", b"60"]);
+            set.and_then(|_| server.ask(&[b"DEL", &key])).map(drop)
+        } else {
+            Ok(())
+        };
+        match written {
+            Err(ReshardError::Refused { answer, .. }) if answer.starts_with("OOM") => {
+                std::thread::sleep(TOLD);
+                Ok(())
+            }
+            written => written,
         }
-        Ok(())
     }
 }

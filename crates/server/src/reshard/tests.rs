@@ -13,6 +13,7 @@ use pando_protocol::Value;
 use pando_ring::Ring;
 
 use super::mover::{Fault, Plan};
+use super::node::bulk;
 use super::{Reshard, ReshardError};
 use crate::peer::Peer;
 use crate::{Config, Server, ServiceManager};
@@ -83,36 +84,41 @@ impl Pair {
         self.plan(fault).run()
     }
 
-    /// A client of the old ring that raises numbers until it is told to stop; the last one that was
-    /// acknowledged of each key.
-    fn writer(&self, stop: &Arc<AtomicBool>) -> JoinHandle<HashMap<Vec<u8>, u64>> {
+    /// A client of the old ring that raises numbers until it is told to stop. It sees to it that
+    /// each number replaces the one before.
+    fn writer(&self, stop: &Arc<AtomicBool>) -> JoinHandle<(Written, Option<String>)> {
         let mut peers = [self.peer(0), self.peer(1)];
         let stop = Arc::clone(stop);
         std::thread::spawn(move || {
-            let mut written = HashMap::new();
+            let (mut written, mut lost) = (Written::new(), None);
             let mut number = 0_u64;
             while !stop.load(Ordering::Relaxed) {
                 number += 1;
                 let key = format!("key{}", number * 7919 % 500).into_bytes();
+                let words: [&[u8]; 3] = [b"GETSET", &key, &number.to_string().into_bytes()];
                 let mut at = 0;
-                while let Err(error) = ask(
-                    &mut peers[at],
-                    &[b"SET", &key, number.to_string().as_bytes()],
-                ) {
-                    if error.starts_with("MOVED") {
-                        at = 1 - at;
+                let before = loop {
+                    match ask(&mut peers[at], &words) {
+                        Ok(before) => break before,
+                        Err(error) if error.starts_with("MOVED") => at = 1 - at,
+                        Err(_) => {}
                     }
                     std::thread::yield_now();
+                };
+                let before = bulk(before);
+                let expected = written.insert(key, number);
+                let expected = expected.map(|number| number.to_string().into_bytes());
+                if before != expected {
+                    lost.get_or_insert(format!("{before:?} was there, not {expected:?}"));
                 }
-                written.insert(key, number);
             }
-            written
+            (written, lost)
         })
     }
 
     /// What is wrong behind a resharding: an acknowledged write that is not there, or a key that
     /// should not be.
-    fn wrong(&self, written: &HashMap<Vec<u8>, u64>) -> Option<String> {
+    fn wrong(&self, written: &Written) -> Option<String> {
         for server in 0..2 {
             let mut peer = self.peer(server);
             let Ok(Value::Array(names)) = ask(&mut peer, &[b"KEYS", b"*"]) else {
@@ -144,6 +150,9 @@ impl Drop for Pair {
     }
 }
 
+/// The last number of each key that was acknowledged.
+type Written = HashMap<Vec<u8>, u64>;
+
 fn ask(peer: &mut Peer, words: &[&[u8]]) -> Result<Value, String> {
     peer.send(words).unwrap();
     match peer.receive().unwrap() {
@@ -163,11 +172,11 @@ fn moved_with(fault: Fault) -> Option<String> {
         ended = pair.run(Fault::None);
     }
     stop.store(true, Ordering::Relaxed);
-    let written = writing.join().unwrap();
+    let (written, lost) = writing.join().unwrap();
     if let Err(error) = ended {
         return Some(error.to_string());
     }
-    pair.wrong(&written)
+    lost.or_else(|| pair.wrong(&written))
 }
 
 #[test]
@@ -203,7 +212,7 @@ fn canary_a_mover_that_leaves_old_copies_is_caught() {
     for fault in [Fault::None, Fault::ClearForgotten] {
         let pair = Pair::start();
         let mut peer = pair.peer(0);
-        let mut written = HashMap::new();
+        let mut written = Written::new();
         for number in 0..500_u64 {
             let key = format!("key{number}").into_bytes();
             ask(&mut peer, &[b"SET", &key, number.to_string().as_bytes()]).unwrap();

@@ -677,6 +677,14 @@ pub(super) static RESHARD: &[CommandSpec] = &[
         .summary("Takes keys that have changed here and leave, of one range of keys or of any.")
         .complexity("O(N) for N keys, and the number of ranges.")
         .arguments(&[string("mover"), string("range"), integer("count")]),
+    CommandSpec::new(HostCommand::Reshard.id(), "reshard|drop", -4)
+        .flags(&[Flag::Write, Flag::Admin, Flag::Noscript, Flag::NoMulti])
+        .categories(&[])
+        .rules(&[Rule::IgnoresPause])
+        .group(Group::Server, "0.1.0")
+        .summary("Removes keys that are not served here.")
+        .complexity("O(N) for N keys.")
+        .arguments(&[string("mover"), string("name").multiple()]),
     CommandSpec::new(HostCommand::Reshard.id(), "reshard|fetch", -4)
         .flags(MOVERS)
         .categories(&[])
