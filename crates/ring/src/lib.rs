@@ -39,5 +39,8 @@ mod tag;
 
 pub use address::Address;
 pub use error::RingError;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use placement::fuzz;
 pub use placement::{Begun, PLACEMENT_BYTES_MAX, Placement, PlacementError, RangeState, Verdict};
 pub use ring::{Node, Ring, Scheme};
