@@ -52,6 +52,10 @@ impl Fleet {
             .arg("--data-dir")
             .arg(self.folder.path(name))
             .args(&self.flags);
+        if self.flags.iter().any(|flag| flag == "cdds") {
+            let pool = self.folder.path(&format!("{name}.pool"));
+            command.args(["--pmem-size", "64mb", "--pmem"]).arg(pool);
+        }
         command
     }
 
@@ -174,7 +178,8 @@ impl RingClient {
 /// What a key's last value may be: the last acknowledged number, and the last that was sent.
 type Written = HashMap<String, (u64, u64)>;
 
-/// A client that raises numbers until it is told to stop.
+/// A client that raises numbers until it is told to stop. It sees to it that each replaces the one
+/// before, or one that it sent and of which it does not know.
 fn writer(ring: &Arc<Ring>, who: u32, stop: &Arc<AtomicBool>) -> JoinHandle<Written> {
     let (mut client, stop) = (RingClient::new(ring), Arc::clone(stop));
     std::thread::spawn(move || {
@@ -184,10 +189,17 @@ fn writer(ring: &Arc<Ring>, who: u32, stop: &Arc<AtomicBool>) -> JoinHandle<Writ
             number += 1;
             let key = format!("writer{who}:{}", number * 7919 % 900);
             let entry = written.entry(key.clone()).or_default();
+            let (acknowledged, sent) = *entry;
             entry.1 = number;
-            let command = redis::cmd("SET").arg(&key).arg(number).take();
-            if client.send(&key, &command) != Sent::Unknown {
+            let command = redis::cmd("GETSET").arg(&key).arg(number).take();
+            if let Sent::Done(before) = client.send(&key, &command) {
                 entry.0 = number;
+                let before: Option<u64> = redis::from_redis_value(before).unwrap();
+                let before = before.unwrap_or(0);
+                assert!(
+                    (acknowledged..=sent).contains(&before),
+                    "{key}: {before} was there, {acknowledged} acknowledged, {sent} sent"
+                );
             }
             if number.is_multiple_of(50) {
                 pause(Duration::from_millis(1));
@@ -325,9 +337,20 @@ fn keys_move_while_clients_of_both_rings_write() {
         known.is_err() || moving.try_wait().unwrap().is_some()
     });
     let second = writer(&new_ring, 1, &stop);
+    // A client that waits for a key that leaves.
+    let (client, awaited) = (fleet.get("oak").client(), key_of(&new_ring, "elm"));
+    let waiting = std::thread::spawn(move || {
+        let mut connection = client.get_connection().unwrap();
+        redis::cmd("BLPOP")
+            .arg(awaited)
+            .arg(0)
+            .exec(&mut connection)
+    });
     let output = moving.wait_with_output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && told.contains("done: "), "{told}");
+    let told_away = waiting.join().unwrap().expect_err("the key has left");
+    assert!(told_away.redirect_node().is_some(), "{told_away}");
     stop.store(true, Ordering::Relaxed);
     let written = [first.join().unwrap(), second.join().unwrap()];
     check(&fleet, &new_ring, &written);
@@ -430,6 +453,29 @@ fn nothing_acknowledged_is_lost_when_the_mover_and_servers_are_killed() {
         check_values(new_ring, &fleet, &filled, &before);
         println!("round {round}: {kills} kills");
         rings.swap(0, 1);
+    }
+}
+
+#[test]
+fn keys_move_between_servers_of_every_engine() {
+    for engine in ["mercury", "minuet", "cdds"] {
+        let flags = ["--durability", "interval", "--engine", engine];
+        let mut fleet = Fleet::start(&["oak", "ash"], &flags);
+        let (old, old_ring) = fleet.ring(&["oak"]);
+        let (new, new_ring) = fleet.ring(&["oak", "ash"]);
+        let filled = fill(&old_ring, &fleet, 700);
+        let before = described(&old_ring, &fleet, &filled);
+        let stop = Arc::new(AtomicBool::new(false));
+        let writing = writer(&old_ring, 0, &stop);
+        move_all(&old, &new);
+        stop.store(true, Ordering::Relaxed);
+        check(&fleet, &new_ring, &[writing.join().unwrap()]);
+        check_values(&new_ring, &fleet, &filled, &before);
+        // It is known after a restart.
+        let key = key_of(&new_ring, "ash");
+        fleet.kill(0);
+        let told = crate::replication::error(fleet.get("oak"), &["GET", &key]);
+        assert!(told.contains("MOVED"), "{engine}: {told}");
     }
 }
 

@@ -680,7 +680,6 @@ pub(super) static RESHARD: &[CommandSpec] = &[
     CommandSpec::new(HostCommand::Reshard.id(), "reshard|drop", -4)
         .flags(&[Flag::Write, Flag::Admin, Flag::Noscript, Flag::NoMulti])
         .categories(&[])
-        .rules(&[Rule::IgnoresPause])
         .group(Group::Server, "0.1.0")
         .summary("Removes keys that are not served here.")
         .complexity("O(N) for N keys.")
@@ -717,7 +716,6 @@ pub(super) static RESHARD: &[CommandSpec] = &[
             Flag::NoMulti,
         ])
         .categories(&[])
-        .rules(&[Rule::IgnoresPause])
         .group(Group::Server, "0.1.0")
         .summary("Gives keys that are not served here values; none removes the key.")
         .complexity("O(N) for N bytes of the values.")
