@@ -124,7 +124,7 @@ pub(crate) enum AdminError {
     FailoverTarget,
     #[error("ERR FAILOVER requires connected replicas.")]
     FailoverAlone,
-    #[error("ERR another change of what keys are here is being made")]
+    #[error("BUSY another change of what keys are here is being made")]
     PlacingRuns,
     #[error(
         "NOMOVER this mover of keys is not the last that began here, or data have changed since in \

@@ -214,6 +214,12 @@ pub enum ReshardError {
         /// The node.
         name: Arc<str>,
     },
+    /// A server makes a change that an earlier mover has asked for.
+    #[error("node `{name}` is busy with what an earlier `pando reshard` has asked for")]
+    Busy {
+        /// The node.
+        name: Arc<str>,
+    },
     /// Another mover has begun.
     #[error("another `pando reshard` has begun and goes on with it")]
     TakenOver,

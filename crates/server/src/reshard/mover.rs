@@ -29,6 +29,11 @@ const AWAY_PATIENCE: Duration = Duration::from_mins(10);
 /// See [`AWAY_PATIENCE`].
 const AWAY_PAUSE: Duration = Duration::from_millis(500);
 
+/// How long it waits for what an earlier mover has asked of a server, and between two looks.
+const BUSY_PATIENCE: Duration = Duration::from_mins(1);
+/// See [`BUSY_PATIENCE`].
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// What a test makes it forget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "tests plant faults"))]
@@ -296,6 +301,22 @@ impl Plan {
         Ok(())
     }
 
+    /// Tells a server what is to come, when it has done what an earlier mover asked for.
+    fn begin(&self, server: &mut Server) -> Result<(), ReshardError> {
+        let (name, old, new) = (server.name.clone(), &self.old.text, &self.new.text);
+        let (old, new) = (old.as_bytes(), new.as_bytes());
+        let since = Instant::now();
+        loop {
+            let token = &self.token;
+            match server.ask(&[b"RESHARD", b"BEGIN", token, name.as_bytes(), old, new]) {
+                Err(ReshardError::Busy { .. }) if since.elapsed() < BUSY_PATIENCE => {
+                    thread::sleep(BUSY_PAUSE);
+                }
+                begun => return begun.map(drop),
+            }
+        }
+    }
+
     fn attempt(&self, began: &mut bool) -> Result<(), ReshardError> {
         let mut hands = self.connect()?;
         let found = self.look(&mut hands)?;
@@ -308,15 +329,7 @@ impl Plan {
         self.check_keys(databases, &begun)?;
         *began = true;
         for server in &mut hands.servers {
-            let (name, old, new) = (server.name.clone(), &self.old.text, &self.new.text);
-            server.ask(&[
-                b"RESHARD",
-                b"BEGIN",
-                &self.token,
-                name.as_bytes(),
-                old.as_bytes(),
-                new.as_bytes(),
-            ])?;
+            self.begin(server)?;
             self.step()?;
         }
         // Behind the last BEGIN nobody else changes anything.
@@ -336,6 +349,7 @@ impl Plan {
             placements,
         };
         if !attempt.pending().is_empty() {
+            attempt.open_fences()?;
             attempt.clear(&begun)?;
             attempt.copy()?;
             if self.has(Fault::SweptEarly) {

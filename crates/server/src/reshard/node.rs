@@ -106,6 +106,7 @@ impl Server {
         let answer = String::from_utf8_lossy(answer).into_owned();
         match answer.split(' ').next().unwrap_or_default() {
             "NOMOVER" => ReshardError::Lost { name },
+            "BUSY" => ReshardError::Busy { name },
             "LOADING" => ReshardError::Away {
                 name,
                 address,

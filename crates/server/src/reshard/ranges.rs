@@ -37,6 +37,20 @@ impl Attempt<'_> {
         pending
     }
 
+    /// Takes back fences of an earlier attempt that no new server has passed: these ranges are
+    /// served while the rest is copied. Nobody else changes them any more.
+    pub(super) fn open_fences(&mut self) -> Result<(), ReshardError> {
+        let any = |range: usize, state| {
+            let mut placements = self.placements.iter();
+            placements.any(|placement| placement.state(range) == state)
+        };
+        let is_open =
+            |range: &usize| any(*range, RangeState::Fenced) && !any(*range, RangeState::New);
+        let ranges: Vec<usize> = (0..RANGES).filter(is_open).collect();
+        let all = 0..self.placements.len();
+        self.set(all, RangeState::Old, &ranges)
+    }
+
     pub(super) fn hand_all_over(&mut self) -> Result<(), ReshardError> {
         let pending = self.pending();
         let mut left = pending.len();
