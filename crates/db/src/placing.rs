@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pando_ring::limits::RANGES;
-use pando_ring::{Placement, RangeState};
+use pando_ring::{Placement, RangeState, Verdict};
 use pando_sync::lock;
 
 use crate::clock::Microseconds;
@@ -173,6 +173,12 @@ impl PlacedSeen {
             self.changes = changes;
             self.placed = placing.present();
         }
+    }
+
+    /// Whether this server has the key.
+    pub(crate) fn is_here(&self, key: &[u8]) -> bool {
+        let is_here = |placed: &Arc<Placed>| placed.placement.judge(key) == Verdict::Here;
+        self.placed.as_ref().is_none_or(is_here)
     }
 }
 

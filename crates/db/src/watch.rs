@@ -129,9 +129,11 @@ impl Watches {
         let watched = lock(shared);
         watched.broken
             || watched.databases.iter().any(|(index, watches)| {
-                watches
-                    .iter()
-                    .any(|(key, seen)| seen.has_changed_at(database, session, *index, key))
+                watches.iter().any(|(key, seen)| {
+                    // What became of a key that has left is not known here (W3).
+                    !session.placing.is_here(key)
+                        || seen.has_changed_at(database, session, *index, key)
+                })
             })
     }
 }

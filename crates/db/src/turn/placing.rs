@@ -207,6 +207,15 @@ mod tests {
             assert_eq!(ended == moved, line.contains(&left), "{ended}");
             place(&mut shell, RangeState::Old);
         }
+        // A watched key has left, and may have changed since.
+        for (key, ended) in [(&left, "*-1"), (&stays, "*1 +OK")] {
+            shell.line(&format!("WATCH {key}"));
+            place(&mut shell, RangeState::New);
+            shell.line("MULTI");
+            shell.line(&format!("SET {stays} x"));
+            assert_eq!(shell.line("EXEC"), ended, "{key}");
+            place(&mut shell, RangeState::Old);
+        }
         // Refused while it is queued.
         place(&mut shell, RangeState::New);
         shell.line("MULTI");
