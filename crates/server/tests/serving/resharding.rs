@@ -542,6 +542,42 @@ fn a_promoted_replica_refuses_what_its_primary_refused() {
 }
 
 #[test]
+fn a_replica_that_is_promoted_meanwhile_goes_on() {
+    let mut fleet = Fleet::start(&["oak", "ash", "fir"], &["--durability", "interval"]);
+    let (old, old_ring) = fleet.ring(&["oak"]);
+    let (new, _) = fleet.ring(&["oak", "ash"]);
+    let filled = fill(&old_ring, &fleet, 3_000);
+    let before = described(&old_ring, &fleet, &filled);
+    crate::replication::follow(fleet.get("fir"), fleet.get("oak").address);
+    crate::replication::wait_for_link(fleet.get("fir"));
+    crate::replication::wait_until_on_disk(fleet.get("oak"));
+    let mut moving = Moving(mover(&old, &new).stderr(Stdio::null()).spawn().unwrap());
+    let ash = fleet.get("ash");
+    ash.wait_until("some ranges are handed over", || {
+        let mut connection = ash.connection();
+        let mut here = |index: u32| {
+            let key = format!("key:{index}");
+            redis::cmd("TYPE").arg(key).exec(&mut connection).is_ok()
+        };
+        let here = (0..200).filter(|index| here(*index)).count();
+        (1..200).contains(&here)
+    });
+    // The primary is lost, and the mover with it.
+    fleet.servers[0].2 = None;
+    moving.0.kill().unwrap();
+    drop(moving);
+    crate::replication::ok(fleet.get("fir"), &["REPLICAOF", "NO", "ONE"]);
+    // It takes the node's place: the same name, another address.
+    let promoted = fleet.servers.pop().unwrap();
+    fleet.servers[0] = ("oak".to_owned(), promoted.1, promoted.2);
+    let (old, _) = fleet.ring(&["oak"]);
+    let (new, new_ring) = fleet.ring(&["oak", "ash"]);
+    move_all(&old, &new);
+    check_values(&new_ring, &fleet, &filled, &before);
+    check(&fleet, &new_ring, &[]);
+}
+
+#[test]
 fn memcached_clients_are_told_and_their_items_stay_whole() {
     let flags = ["--durability", "none", "--memcached-port", "0"];
     let fleet = Fleet::start(&["oak", "ash"], &flags);
