@@ -325,3 +325,96 @@ fn keep(directory: Option<&Path>, file: Option<&[u8]>) -> io::Result<()> {
     }
     File::open(directory)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "[[node]]\nname = 'oak'\naddress = 'h:1'\n";
+    const NEW: &str = "[[node]]\nname = 'oak'\naddress = 'h:1'\n\
+                       [[node]]\nname = 'ash'\naddress = 'h:2'\n";
+
+    fn begin() -> Change {
+        Change::Begin {
+            mover: b"me".to_vec(),
+            node: "oak".to_owned(),
+            old: OLD.to_owned(),
+            new: NEW.to_owned(),
+        }
+    }
+
+    fn set(state: RangeState) -> Change {
+        Change::Set {
+            mover: b"me".to_vec(),
+            state,
+            ranges: vec![3],
+        }
+    }
+
+    fn database() -> Arc<Database> {
+        Database::open(pando_db::Options::default()).unwrap()
+    }
+
+    #[test]
+    fn pk2_what_is_answered_is_on_disk() {
+        let name = format!("pando-placings-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let placings = Placings::new(Some(folder.clone()));
+        let state = || {
+            let database = database();
+            placings.load(&database).unwrap();
+            database.placed().map(|placed| placed.placement.state(3))
+        };
+        let database = database();
+        assert_eq!(state(), None);
+        make(&database, Some(&folder), begin()).unwrap();
+        assert_eq!(state(), Some(RangeState::Old));
+        for next in [RangeState::Fenced, RangeState::New] {
+            make(&database, Some(&folder), set(next)).unwrap();
+            assert_eq!(state(), Some(next));
+        }
+        let refused = make(&database, Some(&folder), set(RangeState::Old));
+        assert!(refused.unwrap_err().contains("for good"));
+        make(&database, Some(&folder), Change::Forget { force: true }).unwrap();
+        assert_eq!(state(), None);
+        // A file that is damaged is not passed over.
+        make(&database, Some(&folder), begin()).unwrap();
+        let path = folder.join(NAME);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[60] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let refused = placings.load(&database).unwrap_err();
+        assert!(refused.contains("checksum"), "{refused}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not_begun() {
+        let name = format!("pando-placings-file-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        fs::write(&file, b"no directory").unwrap();
+        let database = database();
+        let refused = make(&database, Some(&file), begin()).unwrap_err();
+        assert!(refused.contains("cannot be written"), "{refused}");
+        assert!(database.placed().is_none());
+        fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn a_mover_that_is_not_the_last_is_not_heard() {
+        let database = database();
+        make(&database, None, begin()).unwrap();
+        let other = Change::Set {
+            mover: b"other".to_vec(),
+            state: RangeState::Fenced,
+            ranges: vec![3],
+        };
+        assert!(
+            make(&database, None, other)
+                .unwrap_err()
+                .starts_with("NOMOVER")
+        );
+        let placed = database.placed().unwrap();
+        assert_eq!(placed.placement.state(3), RangeState::Old);
+    }
+}
