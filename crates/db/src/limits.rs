@@ -73,6 +73,15 @@ pub const REPLICATION_FRAME_BYTES: usize = 64 * 1024;
 /// Most bytes of a message to a replica: an epoch with the longest values.
 pub const REPLICATION_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024 * 1024 - 1;
 
+/// Most threads that repeat an epoch, and the fewest records for each: a thread's start costs as
+/// much as some dozens of them. Epochs are as long as that where a replica is behind.
+pub const APPLIERS_MAX: usize = 4;
+/// See [`APPLIERS_MAX`].
+pub(crate) const APPLY_RECORDS_MIN: usize = 4096;
+
+/// Bytes of memory for an epoch's records that are kept for the next one.
+pub(crate) const APPLY_KEPT_BYTES: usize = 1024 * 1024;
+
 /// How long a replica that is behind waits for what was written to be in files.
 pub(crate) const FILES_PATIENCE: Duration = Duration::from_secs(30);
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pando_engine::{Point, SessionLimit};
 
+use crate::clock::Microseconds;
 use crate::database::Database;
 use crate::session_state::SessionState;
 use crate::turn::Turn;
@@ -39,6 +40,23 @@ impl Session {
     /// and drops the turn before it sleeps or waits for anything.
     pub fn turn(&mut self) -> Turn<'_> {
         Turn::begin(&self.database, &mut self.state)
+    }
+
+    /// Whether [`Self::turn_beside`] may be called.
+    pub(crate) fn may_write_beside(&self) -> bool {
+        self.state.may_write_beside()
+    }
+
+    /// Begins a turn beside one of another session that holds all gates and ends later. What it
+    /// logs, if `logs`, waits for [`Self::give_log`].
+    pub(crate) fn turn_beside(&mut self, logs: bool, now: Microseconds) -> Turn<'_> {
+        self.state.log_apart(logs);
+        Turn::beside(&self.database, &mut self.state, now)
+    }
+
+    /// Makes what turns beside another one have logged part of that one's group.
+    pub(crate) fn give_log(&mut self, to: &mut SessionState) {
+        self.state.give_log(to);
     }
 
     #[cfg(test)]

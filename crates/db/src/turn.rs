@@ -54,6 +54,7 @@ use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
 
 mod await_disk;
+mod beside;
 mod blocking;
 mod branches;
 mod exec;
@@ -107,8 +108,14 @@ pub trait Host {
 #[derive(Debug)]
 enum HeldGates<'t> {
     Nothing,
-    Own { _gate: GateGuard<'t> },
-    All { _gates: AllGates<'t> },
+    Own {
+        _gate: GateGuard<'t>,
+    },
+    All {
+        _gates: AllGates<'t>,
+    },
+    /// Another turn holds all, and ends later (see `beside`).
+    Lent,
 }
 
 /// A session at work; see the module's header.
@@ -168,6 +175,9 @@ impl<'t> Turn<'t> {
     }
 
     fn let_go(&mut self) {
+        if matches!(self.held, HeldGates::Lent) {
+            return self.return_gates();
+        }
         if !matches!(self.held, HeldGates::Nothing) {
             self.end_group();
             self.session.hand_over(&*self.database.options.clock);
@@ -328,6 +338,13 @@ impl<'t> Turn<'t> {
     #[inline]
     pub fn go_to(&mut self, index: usize) {
         self.give_way();
+        self.recall(index);
+    }
+
+    /// Lets the next operation, which is that of the key at `index` of the warmed ones, reuse what
+    /// was found on the way to it.
+    #[inline]
+    pub(crate) fn recall(&mut self, index: usize) {
         if let Some(place) = self.warmed.get(index) {
             self.session.store.recall(usize::from(*place));
         }

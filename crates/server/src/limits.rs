@@ -9,8 +9,9 @@ pub const THREADS_MAX: usize = 512;
 pub const CHECKPOINT_THREADS_MAX: usize = 8;
 
 /// Database sessions besides those of the workers: maintenance, a checkpoint's, one for each
-/// replica and one for the link to a primary, and some to spare.
-pub const BACKGROUND_SESSIONS: usize = CHECKPOINT_THREADS_MAX + REPLICAS_MAX + 1 + 4;
+/// replica and some for the link to a primary, and some to spare.
+pub const BACKGROUND_SESSIONS: usize =
+    CHECKPOINT_THREADS_MAX + REPLICAS_MAX + pando_db::limits::APPLIERS_MAX + 4;
 
 /// Most replicas that one server feeds: others follow one of them.
 pub const REPLICAS_MAX: usize = 16;

@@ -288,55 +288,116 @@ fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     }
 }
 
+/// A record of a key up to its value, which is parsed later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) written: Written<'a>,
+    kind: u8,
+    /// Of a change: its version minus that of the predecessor.
+    age: u64,
+    /// What follows.
+    rest: Input<'a>,
+}
+
+impl<'a> Head<'a> {
+    /// Parses a record up to its value; `None`: it is not one of a key, and nothing was taken.
+    #[inline]
+    pub(crate) fn take(input: &mut Input<'a>) -> Result<Option<Self>, Malformed> {
+        let mut rest = *input;
+        let kind = rest.byte()?;
+        if !matches!(kind, PUT | CHANGE | REMOVE) {
+            return Ok(None);
+        }
+        let tree = take_tree(&mut rest)?;
+        let version = ValueVersion::from_bits(rest.fixed()?);
+        let age = if kind == CHANGE { rest.number()? } else { 0 };
+        let key = Key::new(tree, rest.string(KEY_BYTES_MAX)?);
+        if kind == CHANGE && (age == 0 || age > version.to_bits()) {
+            return malformed("a change is not behind its predecessor");
+        }
+        *input = rest;
+        Ok(Some(Self {
+            written: Written { key, version },
+            kind,
+            age,
+            rest,
+        }))
+    }
+
+    /// The whole record.
+    #[inline]
+    pub(crate) fn record(mut self) -> Result<Record<'a>, Malformed> {
+        self.take_rest()
+    }
+
+    #[inline]
+    fn take_rest(&mut self) -> Result<Record<'a>, Malformed> {
+        let (written, rest) = (self.written, &mut self.rest);
+        Ok(match self.kind {
+            PUT => Record::Put(written, value::take_value(rest)?),
+            REMOVE => Record::Remove(written),
+            _ => Record::Change {
+                written,
+                predecessor: ValueVersion::from_bits(written.version.to_bits() - self.age),
+                change: value::take_change(rest)?,
+            },
+        })
+    }
+}
+
+/// Passes over a record that can be parsed; returns what was written, if it is a key.
+#[inline]
+pub(crate) fn pass<'a>(input: &mut Input<'a>) -> Result<Option<Written<'a>>, Malformed> {
+    let Some(head) = Head::take(input)? else {
+        return take(input).map(|_| None);
+    };
+    match head.kind {
+        PUT => {
+            value::take_value(input)?;
+        }
+        CHANGE => {
+            value::take_change(input)?;
+        }
+        _ => {}
+    }
+    Ok(Some(head.written))
+}
+
 /// Parses a record.
 pub(crate) fn take<'a>(input: &mut Input<'a>) -> Result<Record<'a>, Malformed> {
-    let kind = input.byte()?;
-    if kind == MAPPING {
-        let changes = input.number()?;
-        let count = input.length(limits::DATABASES_MAX)?;
-        let trees = (0..count)
-            .map(|_| take_tree(input))
-            .collect::<Result<_, _>>()?;
-        return Ok(Record::Mapping { changes, trees });
+    if let Some(mut head) = Head::take(input)? {
+        let record = head.take_rest()?;
+        *input = head.rest;
+        return Ok(record);
     }
-    if kind == STANDING {
-        return Ok(Record::Standing(Standing::take(input)?));
-    }
-    if kind == CATALOG {
-        return Ok(Record::Catalog(CatalogChange::take(input)?));
-    }
-    if !matches!(kind, PUT | CHANGE | REMOVE) {
-        return malformed("a record has a kind that this version does not know");
-    }
-    let tree = take_tree(input)?;
-    let version = ValueVersion::from_bits(input.fixed()?);
-    let age = if kind == CHANGE { input.number()? } else { 0 };
-    let key = Key::new(tree, input.string(KEY_BYTES_MAX)?);
-    let written = Written { key, version };
-    Ok(match kind {
-        PUT => Record::Put(written, value::take_value(input)?),
-        REMOVE => Record::Remove(written),
-        _ => {
-            let Some(predecessor) = version.to_bits().checked_sub(age).filter(|_| age > 0) else {
-                return malformed("a change is not behind its predecessor");
-            };
-            Record::Change {
-                written,
-                predecessor: ValueVersion::from_bits(predecessor),
-                change: value::take_change(input)?,
-            }
+    match input.byte()? {
+        MAPPING => {
+            let changes = input.number()?;
+            let count = input.length(limits::DATABASES_MAX)?;
+            let trees = (0..count)
+                .map(|_| take_tree(input))
+                .collect::<Result<_, _>>()?;
+            Ok(Record::Mapping { changes, trees })
         }
-    })
+        STANDING => Ok(Record::Standing(Standing::take(input)?)),
+        CATALOG => Ok(Record::Catalog(CatalogChange::take(input)?)),
+        _ => malformed("a record has a kind that this version does not know"),
+    }
 }
 
 /// Checks that any bytes cause a reader of records nothing worse than an error, and that attributes
-/// it has read are written again unchanged.
+/// it has read are written again unchanged, and that [`pass`] reads the same.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     use pando_engine::{Attributes, Body, NewValue};
     let mut input = Input(bytes);
     while !input.is_empty() {
-        let Ok(record) = take(&mut input) else { return };
+        let mut passed = input;
+        let record = take(&mut input);
+        let written = record.as_ref().map(Record::written).map_err(|error| *error);
+        assert_eq!(pass(&mut passed), written, "one sees what the other sees");
+        let Ok(record) = record else { return };
+        assert_eq!(passed.0.len(), input.0.len());
         match record {
             Record::Put(written, view) => {
                 let value = NewValue::new(Body::string(b"")).with(view.attributes);

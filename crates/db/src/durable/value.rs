@@ -199,7 +199,22 @@ pub(super) fn end_fields(out: &mut impl Sink) {
 }
 
 /// Parses a whole value.
+#[inline]
 pub(crate) fn take_value<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Malformed> {
+    // Most are short strings without attributes.
+    if let Some((&meta, rest)) = input.0.split_first()
+        && meta == TypeTag::String as u8
+    {
+        input.0 = rest;
+        return Ok(ValueView {
+            attributes: Attributes::default(),
+            content: Content::Flat(input.string(COLUMN_BYTES_MAX)?),
+        });
+    }
+    take_any_value(input)
+}
+
+fn take_any_value<'a>(input: &mut Input<'a>) -> Result<ValueView<'a>, Malformed> {
     let (attributes, tag, listed) = take_attributes(input)?;
     let content = match (tag, listed) {
         (Type::String, false) => Content::Flat(input.string(COLUMN_BYTES_MAX)?),

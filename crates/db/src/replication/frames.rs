@@ -50,8 +50,9 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// Takes the next frame; returns the message that it completes, if it does.
-    pub fn take(&mut self, frame: &[u8]) -> Result<Option<&[u8]>, ReplicationError> {
+    /// Takes the next frame; returns the message that it completes, if it does. A message in one
+    /// frame is not copied.
+    pub fn take<'f>(&'f mut self, frame: &'f [u8]) -> Result<Option<&'f [u8]>, ReplicationError> {
         if std::mem::take(&mut self.complete) {
             self.message.clear();
         }
@@ -67,6 +68,9 @@ impl Joiner {
         };
         if self.message.len() + piece.len() > limits::REPLICATION_MESSAGE_BYTES_MAX {
             return Ok(malformed("a message is longer than any that is sent")?);
+        }
+        if ends != 0 && self.message.is_empty() {
+            return Ok(Some(piece));
         }
         self.message.extend_from_slice(piece);
         self.complete = ends != 0;

@@ -125,7 +125,8 @@ impl Loading {
         session: &mut Session,
         groups: &[u8],
     ) -> Result<(), ReplicationError> {
-        let bytes = joined(groups)?;
+        let mut bytes = Vec::new();
+        join(groups, &mut bytes)?;
         let mut found = Vec::new();
         let mut mappings = Vec::new();
         let mut input = Input(&bytes);
@@ -157,15 +158,15 @@ impl Loading {
     }
 }
 
-/// The records of an epoch's groups.
-pub(super) fn joined(groups: &[u8]) -> Result<Vec<u8>, Malformed> {
-    let mut bytes = Vec::with_capacity(groups.len());
+/// Appends the records of an epoch's groups to `bytes`.
+pub(super) fn join(groups: &[u8], bytes: &mut Vec<u8>) -> Result<(), Malformed> {
+    bytes.reserve(groups.len());
     let whole = records(groups, |records| {
         bytes.extend_from_slice(records);
         true
     });
     if whole {
-        Ok(bytes)
+        Ok(())
     } else {
         malformed("the groups of an epoch are cut")
     }

@@ -31,6 +31,7 @@
 //! | `resume` | where it begins |
 //! | `scan` | its trees, slice by slice |
 //! | `replica` | the following side |
+//! | `repeat` | its way of applying an epoch |
 //! | `loading` | a full copy on its way in |
 //! | `check` | whether both have the same |
 //!
@@ -62,6 +63,7 @@ mod check;
 mod frames;
 mod loading;
 pub(crate) mod message;
+mod repeat;
 mod replica;
 mod resume;
 mod scan;

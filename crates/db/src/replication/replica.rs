@@ -15,24 +15,21 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_engine::{Decision, LogEpoch, SessionLimit, TreeId};
+use pando_engine::{LogEpoch, SessionLimit, TreeId};
 use pando_ring::Placement;
 use pando_sync::lock;
 
 use super::check::{CheckStep, Checking, Verdict};
-use super::loading::{Loading, joined};
+use super::loading::Loading;
 use super::message::{self, Begins, EpochSent, Hello, Message};
+use super::repeat::{Appliers, Records};
 use super::{Position, ReplicationError};
 use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
-use crate::durable::bytes::{Input, Malformed};
-use crate::durable::record::{self, Record, Written};
 use crate::durable::standing::Standing;
-use crate::limits;
 use crate::placing::Placed;
 use crate::remapping;
 use crate::session::Session;
-use crate::turn::Turn;
 
 /// What a replica tells its source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,6 +78,9 @@ pub struct Replica {
     /// A check that runs, and how the last one went.
     checking: Option<Checking>,
     verdict: Option<Verdict>,
+    /// What an epoch is repeated with.
+    records: Records,
+    appliers: Appliers,
 }
 
 /// What a replica knows of how far its source is.
@@ -112,6 +112,7 @@ impl Replica {
             database.keep_epochs()?;
         }
         Ok(Self {
+            appliers: Appliers::new(&session),
             session,
             state,
             own,
@@ -127,6 +128,7 @@ impl Replica {
             told: Told::default(),
             checking: None,
             verdict: None,
+            records: Records::default(),
         })
     }
 
@@ -171,6 +173,12 @@ impl Replica {
     #[must_use]
     pub fn told(&self) -> Told {
         self.told
+    }
+
+    /// Repeats even small epochs with so many appliers.
+    #[cfg(test)]
+    pub(super) fn apply_with(&mut self, appliers: usize) {
+        self.appliers.be_many(appliers);
     }
 
     /// Takes a message. After an error its data stay as they were, or as of the epochs that were
@@ -469,25 +477,16 @@ impl Replica {
 
     /// Repeats an epoch, under all gates (FW5 whole-epochs-shown).
     fn repeat(&mut self, sent: &EpochSent<'_>) -> Result<(), ReplicationError> {
-        let bytes = joined(sent.groups)?;
-        let mut found = Vec::new();
-        let mut others = Vec::new();
-        let mut input = Input(&bytes);
-        while !input.is_empty() {
-            let record = record::take(&mut input)?;
-            match record.written() {
-                Some(written) => found.push((written, record)),
-                None => others.push(record),
-            }
-        }
+        let mapped = self.records.fill(sent.groups)?;
         let database = Arc::clone(self.session.database());
         if !database.acknowledgement.accepts_writes() {
             return Err(ReplicationError::Log);
         }
-        found.sort_by_key(|(written, _)| written.version);
+        self.appliers.prepare(&database, &self.records);
         let mut turn = self.session.turn();
         turn.hold_all();
-        let repeated = repeat_all(&mut turn, &mut self.trees, last_mapping(others), &found);
+        let (records, appliers) = (&self.records, &mut self.appliers);
+        let repeated = records.repeat(&mut turn, &mut self.trees, mapped, appliers);
         let mut repeated = repeated.map_err(ReplicationError::from);
         if turn.session_mut().take_refusal() {
             repeated = repeated.and(Err(ReplicationError::PoolFull));
@@ -505,11 +504,13 @@ impl Replica {
         };
         database.stand(turn.session_mut(), standing);
         let epoch = turn.end_whole();
+        self.records.shrink();
         repeated?;
         self.arrive(sent);
         self.awaited.push_back((sent.epoch, epoch));
         self.tell(sent.wall_ms, sent.offset);
         self.session.tidy();
+        self.appliers.tidy();
         Ok(())
     }
 
@@ -570,115 +571,4 @@ fn chained(sent: &EpochSent<'_>, position: LogEpoch) -> Result<(), ReplicationEr
         previous: sent.previous,
         position,
     })
-}
-
-/// The newest of an epoch's mappings.
-fn last_mapping(mappings: Vec<Record<'_>>) -> Option<Vec<TreeId>> {
-    let mappings = mappings.into_iter().filter_map(|record| match record {
-        Record::Mapping { changes, trees } => Some((changes, trees)),
-        _ => None,
-    });
-    mappings
-        .max_by_key(|(changes, _)| *changes)
-        .map(|(_, trees)| trees)
-}
-
-/// Gives the databases the trees that they have there: exchanges those that have moved, empties
-/// those that are new.
-fn remap(
-    database: &Database,
-    turn: &mut Turn<'_>,
-    trees: &mut [TreeId],
-    mut mapped: Vec<TreeId>,
-) -> Result<(), Malformed> {
-    // Databases beyond the configured number are kept there, and not shown.
-    mapped.truncate(trees.len());
-    if mapped.len() != trees.len() {
-        return crate::durable::bytes::malformed("a mapping has too few databases");
-    }
-    for (index, there) in mapped.iter().enumerate() {
-        let from = trees.iter().position(|tree| tree == there);
-        if let Some(from) = from.filter(|from| *from != index) {
-            remapping::swap(database, turn.session_mut(), index, from);
-            trees.swap(index, from);
-        }
-    }
-    for (index, tree) in mapped.into_iter().enumerate() {
-        if trees[index] != tree {
-            remapping::replace(database, turn.session_mut(), index);
-            trees[index] = tree;
-        }
-    }
-    Ok(())
-}
-
-/// Repeats the records of an epoch, behind its mapping of databases. The turn holds all gates.
-fn repeat_all(
-    turn: &mut Turn<'_>,
-    trees: &mut [TreeId],
-    mapped: Option<Vec<TreeId>>,
-    found: &[(Written<'_>, Record<'_>)],
-) -> Result<(), Malformed> {
-    if let Some(mapped) = mapped {
-        remap(turn.database(), turn, trees, mapped)?;
-    }
-    let here = found.iter().filter_map(|(written, record)| {
-        let index = trees.iter().position(|tree| *tree == written.key.tree)?;
-        Some((index, record))
-    });
-    let here: Vec<_> = here.collect();
-    for records in here.chunks(limits::WARM_KEYS_MAX) {
-        repeat_some(turn, records)?;
-        turn.reuse_memory();
-    }
-    Ok(())
-}
-
-fn repeat_some(turn: &mut Turn<'_>, records: &[(usize, &Record<'_>)]) -> Result<(), Malformed> {
-    let keys = records.iter().map(|(index, record)| {
-        let written = record.written();
-        written.map(|written| (*index, written.key.bytes))
-    });
-    turn.warm(keys);
-    for (index, record) in records {
-        #[cfg(test)]
-        if super::tests::is(super::tests::Fault::HalfVisible) {
-            turn.hold_own();
-            super::tests::look();
-            turn.hold_all();
-        }
-        let Some(written) = record.written() else {
-            continue;
-        };
-        let mut failed = None;
-        let mut keyspace = turn.keyspace(*index);
-        keyspace.repeat(written.key.bytes, |old| {
-            let new = match record {
-                Record::Put(_, view) => view.build().map(Some),
-                Record::Change { change, .. } => match old {
-                    Some(old) => change.apply(old).map(Some),
-                    None => Err(Malformed {
-                        what: "the value that a change belongs to is not there",
-                    }),
-                },
-                Record::Remove(_)
-                | Record::Mapping { .. }
-                | Record::Standing(_)
-                | Record::Catalog(_) => Ok(None),
-            };
-            match new {
-                Ok(Some(new)) => Decision::Write(new),
-                Ok(None) if old.is_some() => Decision::Remove,
-                Ok(None) => Decision::Keep,
-                Err(error) => {
-                    failed = Some(error);
-                    Decision::Keep
-                }
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-    }
-    Ok(())
 }

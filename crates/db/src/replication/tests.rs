@@ -29,6 +29,8 @@ pub(super) enum Fault {
     DurableIgnored,
     /// A replica releases the gates between two records.
     HalfVisible,
+    /// The records of a key are repeated by several appliers.
+    SharesMixed,
     /// A source takes any position for one of its own history.
     StaleHistory,
     /// A source goes on over a full copy that its database takes.
@@ -223,6 +225,9 @@ fn run(seed: u64, engines: [EngineKind; 2]) -> usize {
     let mut random = Rng::with_seed(seed);
     let [up, down] = engines.map(shell);
     let mut pair = Pair::new(up, down);
+    if seed % 2 == 1 {
+        pair.replica.apply_with(3);
+    }
     let mut passed_ms = [0; 2];
     for side in [&pair.up, &pair.down] {
         side.database.set_active_expire(true);
@@ -290,6 +295,29 @@ fn a_replica_becomes_what_it_follows() {
         .sum();
     let rounds = rounds as usize;
     assert!((rounds..4 * rounds).contains(&copies), "{copies} copies");
+}
+
+/// RA1 key-in-one-share, with its canary.
+#[test]
+fn appliers_keep_the_order_of_a_keys_records() {
+    for fault in [Fault::Nothing, Fault::SharesMixed] {
+        let differs = |seed| {
+            let engine = EngineKind::Masstree;
+            let mut pair = Pair::new(shell(engine), shell(engine));
+            pair.replica.apply_with(3);
+            pair.settle().expect("it takes a copy");
+            let mut random = Rng::with_seed(seed);
+            for _ in 0..40 {
+                let (key, at) = (random.u32(0..4), random.u32(0..2000));
+                pair.up
+                    .line(&format!("SETRANGE k{key} {at} {}", random.u32(..)));
+            }
+            let settled = with(fault, || pair.settle());
+            settled.is_err() || content(&mut pair.up) != content(&mut pair.down)
+        };
+        let found = (0..20).any(differs);
+        assert_eq!(found, fault != Fault::Nothing, "{fault:?}");
+    }
 }
 
 /// The replica of a replica, and a copy that the one in the middle takes anew.

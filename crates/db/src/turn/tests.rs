@@ -110,6 +110,7 @@ fn held(turn: &Turn<'_>) -> &'static str {
         HeldGates::Nothing => "nothing",
         HeldGates::Own { .. } => "own",
         HeldGates::All { .. } => "all",
+        HeldGates::Lent => "lent",
     }
 }
 

@@ -146,10 +146,11 @@ impl Ring {
     pub(super) fn push<'b>(
         &self,
         index: usize,
-        frames: impl Iterator<Item = &'b Body>,
+        frames: impl Iterator<Item = &'b Body> + Clone,
         groups: &[u8],
     ) {
         let mut part = lock(&self.parts[index % PARTS]);
+        part.reserve(groups.len() + frames.clone().map(Body::bytes).sum::<usize>());
         for body in frames {
             let (first, rest) = body.payload();
             part.extend_from_slice(first);

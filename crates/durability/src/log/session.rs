@@ -56,6 +56,19 @@ impl LogSession {
         Self::with(None, 0, FRAME_BYTES_MAX).followed(ring, index)
     }
 
+    /// A session whose records become another one's: [`Self::group`] has them, and nothing is
+    /// handed over.
+    #[must_use]
+    pub fn apart() -> Self {
+        Self::with(None, 0, FRAME_BYTES_MAX)
+    }
+
+    /// Whether it is such a session.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        self.shared.is_none() && self.ring.is_none()
+    }
+
     /// The same session, which leaves a copy of its groups in the ring while that is on.
     #[must_use]
     pub fn followed(mut self, ring: Arc<Ring>, index: usize) -> Self {
@@ -95,6 +108,13 @@ impl LogSession {
     /// Whether a group is being written.
     pub fn has_group(&self) -> bool {
         self.buffer.len() > self.group
+    }
+
+    /// The records of the group being written.
+    #[must_use]
+    pub fn group(&self) -> &[u8] {
+        let bytes = &self.buffer[self.group..];
+        bytes.get(GROUP_HEADER_BYTES..).unwrap_or_default()
     }
 
     /// Forgets the group being written.

@@ -12,6 +12,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,7 @@ use pando_db::{
 use tracing::{info, warn};
 
 use super::Replication;
+use super::inbox::Inbox;
 use crate::config::Target;
 use crate::limits;
 use crate::shared::{Shared, lock};
@@ -67,7 +69,9 @@ struct Link<'a> {
     /// The target's number.
     change: u64,
     socket: TcpStream,
-    input: Vec<u8>,
+    /// How long reads of it wait, once that is set.
+    limit: Option<Duration>,
+    inbox: Inbox,
     joiner: Joiner,
     /// Bytes of frames so far, and how many of them were confirmed.
     received: u64,
@@ -180,7 +184,8 @@ fn attempt(
         replica,
         change,
         socket,
-        input: Vec::new(),
+        limit: None,
+        inbox: Inbox::new(),
         joiner: Joiner::default(),
         received: 0,
         confirmed: 0,
@@ -272,6 +277,9 @@ impl Link<'_> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
+        if self.limit == Some(Duration::ZERO) {
+            self.set_limit(limits::REPLICATION_BEAT / 4)?;
+        }
         self.socket.write_all(bytes).map_err(|error| broken(&error))
     }
 
@@ -279,16 +287,17 @@ impl Link<'_> {
     fn line(&mut self) -> Result<String, String> {
         let began = Instant::now();
         loop {
-            if let Some(end) = self.input.windows(2).position(|it| it == b"\r\n") {
-                let line: Vec<u8> = self.input.drain(..end + 2).collect();
-                let text = String::from_utf8_lossy(&line[..end]).into_owned();
+            let waiting = self.inbox.waiting();
+            if let Some(end) = waiting.windows(2).position(|it| it == b"\r\n") {
+                let text = String::from_utf8_lossy(&waiting[..end]).into_owned();
+                self.inbox.pass(end + 2);
                 return match text.split_at_checked(1) {
                     Some(("+", status)) => Ok(status.to_owned()),
                     Some(("-", error)) => Err(format!("the primary refuses: {error}")),
                     _ => Err("the other end does not speak RESP".to_owned()),
                 };
             }
-            if self.input.len() > limits::REPLICATION_LINE_BYTES_MAX {
+            if waiting.len() > limits::REPLICATION_LINE_BYTES_MAX {
                 return Err("the other end does not speak RESP".to_owned());
             }
             if began.elapsed() > limits::REPLICATION_CONNECT {
@@ -336,27 +345,27 @@ impl Link<'_> {
         lock(&self.replication.state).link.check = verdict;
     }
 
-    /// Reads what has arrived, waiting for at most `limit`; returns whether anything has.
-    fn read(&mut self, limit: Duration) -> Result<bool, String> {
-        let waits = !limit.is_zero();
-        let set = self.socket.set_nonblocking(!waits);
-        let set = set.and_then(|()| {
-            let limit = waits.then_some(limit);
-            limit.map_or(Ok(()), |limit| self.socket.set_read_timeout(Some(limit)))
+    /// Lets reads wait for at most `limit`; for nothing, if it is zero.
+    fn set_limit(&mut self, limit: Duration) -> Result<(), String> {
+        if self.limit == Some(limit) {
+            return Ok(());
+        }
+        self.limit = None;
+        let set = self.socket.set_nonblocking(limit.is_zero());
+        let set = set.and_then(|()| match limit {
+            Duration::ZERO => Ok(()),
+            limit => self.socket.set_read_timeout(Some(limit)),
         });
-        let read = set
-            .map_err(|error| broken(&error))
-            .and_then(|()| self.read_some());
-        let reset = self.socket.set_nonblocking(false);
-        reset.map_err(|error| broken(&error))?;
-        read
+        set.map_err(|error| broken(&error))?;
+        self.limit = Some(limit);
+        Ok(())
     }
 
-    fn read_some(&mut self) -> Result<bool, String> {
-        let start = self.input.len();
-        self.input.resize(start + limits::REPLICATION_READ_BYTES, 0);
-        let read = self.socket.read(&mut self.input[start..]);
-        self.input.truncate(start + *read.as_ref().unwrap_or(&0));
+    /// Reads what has arrived, waiting for at most `limit`; returns whether anything has.
+    fn read(&mut self, limit: Duration) -> Result<bool, String> {
+        self.set_limit(limit)?;
+        let read = self.socket.read(self.inbox.room());
+        self.inbox.came(*read.as_ref().unwrap_or(&0));
         match read {
             Ok(0) => Err("the primary has closed the link".to_owned()),
             Ok(_) => Ok(true),
@@ -376,8 +385,8 @@ impl Link<'_> {
     fn follow(&mut self) -> Result<(), String> {
         let mut heard = Instant::now();
         loop {
-            while let Some(frame) = self.next_frame()? {
-                if !self.take(&frame)? {
+            while let Some(frame) = self.inbox.frame()? {
+                if !self.take(frame)? {
                     return Ok(());
                 }
                 if self.received - self.confirmed >= limits::REPLICATION_CONFIRM_BYTES {
@@ -405,40 +414,10 @@ impl Link<'_> {
         }
     }
 
-    /// The next bulk string, if all of it is here.
-    fn next_frame(&mut self) -> Result<Option<Vec<u8>>, String> {
-        let foreign = || "the primary has sent something that is no frame".to_owned();
-        let head = self.input.iter().take(16).position(|byte| *byte == b'\n');
-        let Some(end) = head else {
-            return if self.input.len() < 16 {
-                Ok(None)
-            } else {
-                Err(foreign())
-            };
-        };
-        if self.input[0] == b'-' {
-            let text = String::from_utf8_lossy(&self.input[1..end]).into_owned();
-            return Err(format!("the primary refuses: {text}"));
-        }
-        let head = self.input[..end].strip_suffix(b"\r");
-        let length = head.and_then(|head| head.strip_prefix(b"$"));
-        let length = length.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-        let length: usize = length.ok_or_else(foreign)?;
-        if length > 2 * pando_db::limits::REPLICATION_FRAME_BYTES {
-            return Err(foreign());
-        }
-        if self.input.len() < end + 1 + length + 2 {
-            return Ok(None);
-        }
-        let frame = self.input[end + 1..end + 1 + length].to_vec();
-        self.input.drain(..end + 1 + length + 2);
-        Ok(Some(frame))
-    }
-
     /// Takes a frame; `false`: the target has changed (LK2 one-target).
-    fn take(&mut self, frame: &[u8]) -> Result<bool, String> {
+    fn take(&mut self, frame: Range<usize>) -> Result<bool, String> {
         self.received += frame.len() as u64;
-        let taken = self.joiner.take(frame);
+        let taken = self.joiner.take(self.inbox.at(frame));
         let Some(message) = taken.map_err(|error| error.to_string())? else {
             return Ok(true);
         };

@@ -40,6 +40,7 @@
 
 mod failover;
 mod feed;
+mod inbox;
 mod link;
 
 use std::net::{Shutdown, TcpStream};

@@ -85,6 +85,9 @@ fn run(seed: u64, call: usize) -> (usize, bool) {
         durable: LogEpoch::NONE,
         checkpoints: 0,
     };
+    if seed.is_multiple_of(3) {
+        watched.pair.replica.apply_with(3);
+    }
     for _ in 0..400 {
         if watched.step(&mut random).is_err() || !disk.has_power() {
             break;
