@@ -1,185 +1,217 @@
 #!/usr/bin/env python3
-"""What a replica costs, and how far it is behind: processor time per SET, and lag.
+"""What a replica costs, how far it is behind, and what its full copy takes, beside redis-server.
 
     cargo build --release -p pando-server
-    crates/bench/scripts/replica.py target/release/pando [--requests 2000000] [--rounds 3]
-        [--keys 500000] [--durability none] [--threads 2] [--redis redis-server]
+    crates/bench/scripts/replica.py follow target/release/pando [--requests 2m] [--keys 500k]
+        [--rounds 3] [--durability none] [--redis]
+    crates/bench/scripts/replica.py copy target/release/pando [--keys 10m] [--rounds 1] [--redis]
 
-A primary alone, then the same with one replica, under redis-benchmark (SET of 8 bytes to random
-keys, 32 in a pipeline, 50 connections), several rounds in turns. For each: microseconds of
-processor time per SET of the primary, and of the replica until it has everything. Meanwhile a
-client sets one key of its own every 10 ms, and another one waits until the replica shows it: the
-lag, from the primary's answer on. `--redis` measures that server's in the same way, without
-a log (its lag, too).
+follow: a primary alone, then one with a replica, under redis-benchmark (SET of 8 bytes to random
+keys, 32 in a pipeline, 50 connections), in turns. Printed are microseconds of processor time per SET
+of the primaries, and of the replica until it has everything. Under the same load a client then sets a
+key of its own every 10 ms, and another one waits until the replica shows it: the lag, from the
+primary's answer on.
 
-All of it shares the machine's processors. Times of /proc count in hundredths of a second.
+copy: a primary without a log is filled with keys with values of 8 bytes. One client asks it for a GET
+and a SET of random keys in turns, a thousand times a second, and notes how long each takes: for
+some seconds alone, then while a replica takes its copy. Printed are the time from REPLICAOF to a
+link that is up, the most memory of the primary beyond what it had (PSS of all its processes, every
+50 ms), and the 99th percentile of the client's times.
+
+All of it shares the machine's processors, on the loopback interface. Times of /proc count in
+hundredths of a second.
 """
 
 import argparse
+import contextlib
+import multiprocessing
 import os
-import re
-import socket
+import random
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
-
-class Client:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.file = self.socket.makefile("rb")
-
-    def ask(self, *words):
-        self.socket.sendall(" ".join(map(str, words)).encode() + b"\r\n")
-        line = self.file.readline()
-        if line[:1] == b"$" and line != b"$-1\r\n":
-            return self.file.read(int(line[1:]) + 2)[:-2].decode()
-        if line[:1] == b"-":
-            sys.exit(f"{words[0]}: {line.decode().strip()}")
-        return line[1:].decode().strip()
+from branches import fill, key, number
+from foundation import processor_seconds
+from snapshots import Client, Server, free_port
 
 
-class Server:
-    def __init__(self, options, directory, number, redis):
-        self.directory = os.path.join(directory, str(number))
-        os.mkdir(self.directory)
-        if redis:
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                self.port = free.getsockname()[1]
-            command = [options.redis, "--port", str(self.port), "--save", "", "--dir"]
-            command += [self.directory, "--repl-diskless-sync-delay", "0"]
-            self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-            while True:
-                try:
-                    Client(self.port)
-                    return
-                except OSError:
-                    time.sleep(0.05)
-        command = [options.pando, "--port", "0", "--bind", "127.0.0.1", "--loglevel", "warning"]
-        command += ["--durability", options.durability, "--threads", str(options.threads)]
+def start(options, stack, redis):
+    """A server; returns its port and the id of its process."""
+    port, directory = free_port(), stack.enter_context(tempfile.TemporaryDirectory())
+    if redis:
+        words = ["redis-server", "--save", "", "--dir", directory]
+        words += ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]
+        words += ["--repl-diskless-load", "swapdb"]
+    else:
+        words = [options.pando, "--bind", "127.0.0.1", "--engine", options.engine]
+        words += ["--threads", str(options.threads), "--durability", options.durability]
         if options.durability != "none":
-            command += ["--data-dir", self.directory]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            found = re.search(r"tcp=127.0.0.1:(\d+)", line)
-            if found:
-                self.port = int(found.group(1))
-                return
-        sys.exit("the server does not start")
-
-    def seconds(self):
-        """Processor time so far."""
-        with open(f"/proc/{self.process.pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def info(self, field):
-        text = Client(self.port).ask("INFO", "replication")
-        found = re.search(rf"^{field}:(\S+)", text, re.MULTILINE)
-        return found and found.group(1)
+            words += ["--data-dir", directory]
+    _, server = stack.enter_context(Server(port, [*words, "--port", str(port)]))
+    return port, server.process.pid
 
 
-def follow(replica, primary):
-    Client(replica.port).ask("REPLICAOF", "127.0.0.1", primary.port)
-    while replica.info("master_link_status") != "up":
-        time.sleep(0.05)
+def position(port, field):
+    return Client(port).info("replication")[field]
 
 
-def load(primary, options):
-    command = ["redis-benchmark", "-p", str(primary.port), "-t", "set", "-P", "32", "-d", "8"]
-    command += ["-n", str(options.requests), "-r", str(options.keys), "-c", "50", "-q"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def is_up(port):
+    there = Client(port).info("replication")
+    return there["master_link_status"] == "up" and there["master_sync_in_progress"] == "0"
+
+
+def load(port, options):
+    words = f"redis-benchmark -p {port} -t set -P 32 -d 8 -c 50 -q"
+    words += f" -n {options.requests} -r {options.keys}"
+    subprocess.run(words.split(), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def settle(primary, replica):
-    while replica.info("slave_repl_offset") != primary.info("master_repl_offset"):
+    while position(replica, "slave_repl_offset") != position(primary, "master_repl_offset"):
         time.sleep(0.01)
 
 
-def watch(primary, replica, lags, stop):
-    """Sets a key every 10 ms, and notes when the replica shows it."""
-    writer, reader, number = Client(primary.port), Client(replica.port), 0
+def watch_lag(primary, replica, lags, stop):
+    writer, reader, value = Client(primary), Client(replica), 0
     while not stop.is_set():
-        number += 1
-        writer.ask("SET", "lag:probe", number)
+        value += 1
+        writer.call("SET", "lag:probe", value)
         began = time.monotonic()
-        while True:
-            shown = reader.ask("GET", "lag:probe")
-            if shown.isdigit() and int(shown) >= number:
-                break
+        while int(reader.call("GET", "lag:probe") or 0) < value:
             time.sleep(0.0005)
         lags.append(time.monotonic() - began)
         time.sleep(0.01)
 
 
-def measure(options, redis):
-    name = "redis" if redis else f"pando, durability {options.durability}"
-    with tempfile.TemporaryDirectory() as directory:
-        servers = [Server(options, directory, number, redis) for number in range(3)]
-        try:
-            alone, primary, replica = servers
-            follow(replica, primary)
-            for server in (alone, primary):
-                load(server, options)
-            settle(primary, replica)
-            costs, lags = [], []
-            for _ in range(options.rounds):
-                before = alone.seconds()
-                load(alone, options)
-                single = alone.seconds() - before
-                before = primary.seconds(), replica.seconds()
-                began = time.monotonic()
-                load(primary, options)
-                took = time.monotonic() - began
-                settle(primary, replica)
-                behind = time.monotonic() - began - took
-                both = primary.seconds() - before[0], replica.seconds() - before[1]
-                costs.append((single, *both))
-                each = [1e6 * one / options.requests for one in costs[-1]]
-                print(
-                    f"{name}: {each[0]:.3f} us alone, {each[1]:.3f} with a replica "
-                    f"({each[1] / each[0]:.2f}), the replica's {each[2]:.3f} "
-                    f"({each[2] / each[1]:.2f}, of alone {each[2] / each[0]:.2f}); "
-                    f"{options.requests / took / 1e3:.0f} k/s, behind at the end {behind:.3f} s",
-                    flush=True,
-                )
-            for _ in range(options.rounds):
-                stop = threading.Event()
-                watcher = threading.Thread(target=watch, args=(primary, replica, lags, stop))
-                watcher.start()
-                load(primary, options)
-                stop.set()
-                watcher.join()
-            lags.sort()
-            share = [lags[min(len(lags) - 1, int(len(lags) * one))] for one in (0.5, 0.99)]
-            print(
-                f"{name}: lag of {len(lags)} changes at full rate: p50 {1e3 * share[0]:.1f} ms, "
-                f"p99 {1e3 * share[1]:.1f} ms, most {1e3 * lags[-1]:.1f} ms",
-                flush=True,
-            )
-        finally:
-            for server in servers:
-                server.process.kill()
-                server.process.wait()
+def follow(name, options, stack, redis):
+    (alone, one), (primary, two), (replica, three) = (
+        start(options, stack, redis) for _ in range(3)
+    )
+    Client(replica).call("REPLICAOF", "127.0.0.1", primary)
+    while not is_up(replica):
+        time.sleep(0.05)
+    for port in (alone, primary):
+        load(port, options)
+    settle(primary, replica)
+    for _ in range(options.rounds):
+        before = [processor_seconds(pid) for pid in (one, two, three)]
+        load(alone, options)
+        began = time.monotonic()
+        load(primary, options)
+        took = time.monotonic() - began
+        settle(primary, replica)
+        behind = time.monotonic() - began - took
+        after = [processor_seconds(pid) for pid in (one, two, three)]
+        single, own, applied = (
+            1e6 * (end - begin) / options.requests for begin, end in zip(before, after)
+        )
+        print(
+            f"{name}: {single:.3f} us alone, {own:.3f} with a replica ({own / single:.2f}), the "
+            f"replica's {applied:.3f} ({applied / own:.2f}, of alone {applied / single:.2f}); "
+            f"{options.requests / took / 1e3:.0f} k/s, behind at the end {behind:.3f} s",
+            flush=True,
+        )
+    lags = []
+    for _ in range(options.rounds):
+        stop = threading.Event()
+        watcher = threading.Thread(target=watch_lag, args=(primary, replica, lags, stop))
+        watcher.start()
+        load(primary, options)
+        stop.set()
+        watcher.join()
+    lags.sort()
+    middle, late = (1e3 * lags[int(len(lags) * share)] for share in (0.5, 0.99))
+    print(
+        f"{name}: lag of {len(lags)} changes at full rate: p50 {middle:.1f} ms, "
+        f"p99 {late:.1f} ms, most {1e3 * lags[-1]:.1f} ms",
+        flush=True,
+    )
+
+
+def memory(pid):
+    """Bytes of memory of a process and its children, shared pages counted once."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        processes = [pid, *file.read().split()]
+    total = 0
+    for process in processes:
+        with contextlib.suppress(OSError), open(f"/proc/{process}/smaps_rollup") as file:
+            total += sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+    return total
+
+
+def watch_times(port, keys, stop, told):
+    """A GET or a SET each millisecond."""
+    client, times, due = Client(port), [], time.monotonic()
+    while not stop.is_set():
+        which = key(random.randrange(keys))
+        words = ("GET", which) if len(times) % 2 else ("SET", which, f"{len(times):08}")
+        began = time.monotonic()
+        client.call(*words)
+        times.append(time.monotonic() - began)
+        due = max(due + 0.001, began)
+        time.sleep(max(0, due - time.monotonic()))
+    told.send(sorted(times)[len(times) * 99 // 100] * 1e3)
+
+
+@contextlib.contextmanager
+def watched(port, keys):
+    """A list that has the 99th percentile in milliseconds when the block has ended."""
+    stop, p99 = multiprocessing.Event(), []
+    here, there = multiprocessing.Pipe()
+    watcher = multiprocessing.Process(target=watch_times, args=(port, keys, stop, there))
+    watcher.start()
+    yield p99
+    stop.set()
+    p99.append(here.recv())
+    watcher.join()
+
+
+def copy(name, options, stack, redis):
+    (primary, pid), (replica, _) = (start(options, stack, redis) for _ in range(2))
+    fill(Client(primary), options.keys)
+    before = most = memory(pid)
+    with watched(primary, options.keys) as calm:
+        time.sleep(5)
+    with watched(primary, options.keys) as busy:
+        began = time.monotonic()
+        Client(replica).call("REPLICAOF", "127.0.0.1", primary)
+        while not is_up(replica):
+            most = max(most, memory(pid))
+            time.sleep(0.05)
+        took = time.monotonic() - began
+    there, here = (int(Client(port).call("DBSIZE")) for port in (primary, replica))
+    print(
+        f"{name}: {there} keys ({here} on the replica) in {took:.2f} s; primary's memory "
+        f"{before / 1e6:.0f} MB, {(most - before) / 1e6:+.0f} MB ({most / before - 1:.3f}); p99 "
+        f"{calm[0]:.2f} ms before, {busy[0]:.2f} ms meanwhile ({busy[0] / calm[0]:.2f})",
+        flush=True,
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("mode", choices=["follow", "copy"])
     parser.add_argument("pando")
-    parser.add_argument("--requests", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--keys", type=int, default=500_000)
+    parser.add_argument("--requests", type=number, default=2_000_000)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--keys", type=number)
     parser.add_argument("--durability", default="none")
+    parser.add_argument("--engine", default="masstree")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--redis")
+    parser.add_argument("--redis", action="store_true", help="measure redis-server, too")
     options = parser.parse_args()
-    measure(options, redis=False)
-    if options.redis:
-        measure(options, redis=True)
+    copies = options.mode == "copy"
+    options.keys = options.keys or (10_000_000 if copies else 500_000)
+    options.rounds = options.rounds or (1 if copies else 3)
+    for _ in range(options.rounds if copies else 1):
+        for redis in [False, True][: 1 + options.redis]:
+            name = "redis" if redis else f"pando, {options.engine}, {options.durability}"
+            with contextlib.ExitStack() as stack:
+                (copy if copies else follow)(name, options, stack, redis)
 
 
 if __name__ == "__main__":

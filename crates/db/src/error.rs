@@ -33,6 +33,8 @@ pub enum CommandError {
     TooFewReplicas,
     #[error("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.")]
     Stale,
+    #[error("LOADING a full copy of the primary is on its way into this server, in place")]
+    AwaitsCopy,
     #[error("MOVED {range} {address}")]
     Moved { range: usize, address: String },
     #[error("TRYAGAIN range {range} of the keys is on its way to another server")]

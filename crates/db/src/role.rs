@@ -4,6 +4,7 @@
 //! | field | writer | under | reader |
 //! |---|---|---|---|
 //! | `follows`, `refusal` | the server's replication, CONFIG SET | `Relaxed` | every request |
+//! | `refusal`: [`AWAITS_COPY`] | a replica's link, under all gates | `Relaxed` | every request |
 //!
 //! A change takes effect before the next turn: [`Database::set_follows`](crate::Database) takes all
 //! gates once after it, so that no turn that began before is still running.
@@ -32,6 +33,10 @@ pub enum Refusal {
     Stale,
 }
 
+/// Of `refusal`: everything that needs data is refused, because these have gone for a full copy that
+/// is not in yet.
+const AWAITS_COPY: u8 = 0x80;
+
 /// See the module's header.
 #[derive(Debug, Default)]
 pub(crate) struct Role {
@@ -53,7 +58,24 @@ impl Role {
 
     /// Sets what is refused.
     pub(crate) fn set_refusal(&self, refusal: Refusal) {
-        self.refusal.store(refusal as u8, Ordering::Relaxed);
+        let changed = |old| Some(old & AWAITS_COPY | refusal as u8);
+        let _ = self
+            .refusal
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+    }
+
+    /// Whether its data have gone for a full copy that is not in yet.
+    pub(crate) fn awaits_copy(&self) -> bool {
+        self.refusal.load(Ordering::Relaxed) & AWAITS_COPY != 0
+    }
+
+    /// Sets it.
+    pub(crate) fn set_awaits_copy(&self, awaits: bool) {
+        if awaits {
+            self.refusal.fetch_or(AWAITS_COPY, Ordering::Relaxed);
+        } else {
+            self.refusal.fetch_and(!AWAITS_COPY, Ordering::Relaxed);
+        }
     }
 
     /// Whether a command that writes, or one that reads, is refused: one load.
@@ -70,6 +92,7 @@ impl Role {
     /// The answer to a refused command.
     pub(crate) fn error(&self) -> CommandError {
         match self.refusal.load(Ordering::Relaxed) {
+            refusal if refusal & AWAITS_COPY != 0 => CommandError::AwaitsCopy,
             refusal if refusal == Refusal::TooFewReplicas as u8 => CommandError::TooFewReplicas,
             refusal if refusal == Refusal::Stale as u8 => CommandError::Stale,
             _ => CommandError::ReadOnly,

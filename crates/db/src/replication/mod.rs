@@ -176,6 +176,12 @@ impl Database {
         self.role.follows()
     }
 
+    /// Whether its data have gone for a full copy that is not in yet ([`Replica::set_in_place`]).
+    #[must_use]
+    pub fn awaits_copy(&self) -> bool {
+        self.role.awaits_copy()
+    }
+
     /// Makes it follow another database, or none, and refuse this much of what clients ask
     /// (RO1 rests). The caller has no open turn.
     pub fn set_follows(
@@ -193,6 +199,9 @@ impl Database {
         }
         self.role.set_follows(follows);
         self.role.set_refusal(refusal);
+        if !follows {
+            self.role.set_awaits_copy(false);
+        }
         self.wait_for_turns();
         Ok(())
     }

@@ -26,6 +26,7 @@ use super::repeat::{Appliers, Records};
 use super::{Position, ReplicationError};
 use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
+use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
 use crate::placing::Placed;
 use crate::remapping;
@@ -68,6 +69,8 @@ pub struct Replica {
     begins: Option<Begins>,
     /// It may replace any data, by a copy of whatever there is.
     forced: bool,
+    /// A full copy takes the place of the present data from its beginning on.
+    in_place: bool,
     /// Its source has handed over to it.
     takes_over: bool,
     /// Epochs there, and the epoch here with what they brought, until that is durable.
@@ -122,6 +125,7 @@ impl Replica {
             position: standing.epoch,
             at: standing.epoch,
             forced: false,
+            in_place: false,
             takes_over: false,
             awaited: VecDeque::new(),
             durable: LogEpoch::NONE,
@@ -149,6 +153,12 @@ impl Replica {
     /// began empty.
     pub fn force(&mut self) {
         self.forced = true;
+    }
+
+    /// Lets full copies take the place of the present data: these go when a copy begins, and
+    /// clients are answered with LOADING until it is in. Else both are in memory together.
+    pub fn set_in_place(&mut self, in_place: bool) {
+        self.in_place = in_place;
     }
 
     /// Whether its source has begun a full copy because this database has what is not there.
@@ -378,6 +388,9 @@ impl Replica {
         self.give_up();
         self.awaited.clear();
         self.durable = LogEpoch::NONE;
+        if self.in_place {
+            self.empty()?;
+        }
         self.mark_loading(true);
         self.state = State::Loading(Loading::begin(&database, hello)?);
         self.own = None;
@@ -426,17 +439,55 @@ impl Replica {
         }
     }
 
-    /// Shows the copy instead of the present data: one change of the mapping, under all gates.
+    /// Shows the copy instead of the present data.
     fn swap(&mut self) -> Result<(), ReplicationError> {
-        let database = Arc::clone(self.session.database());
-        // Whoever follows this database takes a full copy, too: what it has been is not what it
-        // becomes.
-        let lineage = database.prepare_history();
-        let lineage = lineage.map_err(|_| ReplicationError::Log)?;
+        let lineage = self.prepare_history()?;
         let State::Loading(loading) = std::mem::replace(&mut self.state, State::Following) else {
             unreachable!("a copy is complete");
         };
         let (there, here) = loading.finish();
+        let standing = Standing {
+            changes: lock(&self.session.database().standing).changes + 1,
+            history: self.history,
+            epoch: self.position,
+            trees: there.clone(),
+        };
+        let epoch = self.show(lineage, &here, standing, false);
+        self.mark_loading(false);
+        self.forced = false;
+        self.trees = there;
+        self.awaited.push_back((self.at, epoch));
+        Ok(())
+    }
+
+    /// Lets the present data go before a copy comes, so that they are not in memory together.
+    fn empty(&mut self) -> Result<(), ReplicationError> {
+        let database = Arc::clone(self.session.database());
+        let lineage = self.prepare_history()?;
+        let trees = std::iter::repeat_with(|| database.store.create_tree());
+        let trees: Vec<TreeId> = trees.take(database.databases()).collect();
+        let standing = lock(&database.standing).left();
+        self.show(lineage, &trees, standing, true);
+        Ok(())
+    }
+
+    /// The history of what the present data become. Whoever follows this database takes a full
+    /// copy, too: what it has been is not what it becomes.
+    fn prepare_history(&self) -> Result<Lineage, ReplicationError> {
+        let lineage = self.session.database().prepare_history();
+        lineage.map_err(|_| ReplicationError::Log)
+    }
+
+    /// Shows these trees instead of the present ones, and that they are `awaited` or here: one
+    /// change of the mapping, under all gates. Returns its epoch.
+    fn show(
+        &mut self,
+        lineage: Lineage,
+        trees: &[TreeId],
+        standing: Standing,
+        awaited: bool,
+    ) -> LogEpoch {
+        let database = Arc::clone(self.session.database());
         let mut turn = self.session.turn();
         turn.hold_all();
         let now = database.options.clock.now().milliseconds();
@@ -447,32 +498,23 @@ impl Replica {
         if ring.is_on() {
             ring.turn_on(database.closed_epoch());
         }
-        let all: Vec<usize> = (0..here.len()).collect();
+        let all: Vec<usize> = (0..trees.len()).collect();
         let mut left = Vec::new();
         let session = turn.session_mut();
         database.change_trees(session, &all, || {
             let epoch = database.epochs.current();
-            for (index, tree) in here.iter().enumerate() {
+            for (index, tree) in trees.iter().enumerate() {
                 left.push(database.mapping.set(index, *tree, epoch));
             }
         });
         remapping::record(&database, session);
-        let standing = Standing {
-            changes: lock(&database.standing).changes + 1,
-            history: self.history,
-            epoch: self.position,
-            trees: there.clone(),
-        };
         database.stand(session, standing);
+        database.role.set_awaits_copy(awaited);
         let epoch = turn.end_whole();
         for tree in left {
             remapping::drop_tree(&database, tree);
         }
-        self.mark_loading(false);
-        self.forced = false;
-        self.trees = there;
-        self.awaited.push_back((self.at, epoch));
-        Ok(())
+        epoch
     }
 
     /// Repeats an epoch, under all gates (FW5 whole-epochs-shown).

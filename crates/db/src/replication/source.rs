@@ -143,6 +143,10 @@ impl Source {
         }
         loop {
             match &mut self.stage {
+                // It has nothing to show until its own copy is in.
+                Stage::Greet { .. } if self.session.database().awaits_copy() => {
+                    return Sent::Gone;
+                }
                 Stage::Greet { reason, trees } => {
                     let (reason, trees) = (*reason, trees.take());
                     self.greet(reason, trees, out);

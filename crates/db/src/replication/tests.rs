@@ -90,9 +90,12 @@ fn follow(shell: &Shell, follows: bool, refusal: Refusal) {
     set.expect("a session is free");
 }
 
-/// Everything in a database.
+/// Everything that a database shows.
 fn content(shell: &mut Shell) -> Vec<String> {
     let mut found = Vec::new();
+    if shell.database.awaits_copy() {
+        return found;
+    }
     for database in 0..DATABASES {
         shell.line(&format!("SELECT {database}"));
         let keys = shell.line("KEYS *");
@@ -580,6 +583,55 @@ fn a_copy_that_is_cut_off_leaves_the_old_data() {
     pair.settle().expect("the next copy arrives");
     assert_eq!(content(&mut pair.up), content(&mut pair.down));
     assert_eq!(pair.down.database.expiring_keys(), 5000);
+}
+
+/// A copy in place: the old data go before the new ones come, and nobody sees that.
+#[test]
+fn a_copy_in_place_lets_the_old_data_go_first() {
+    const LOADING: &str =
+        "-LOADING a full copy of the primary is on its way into this server, in place";
+    for engine in [EngineKind::Masstree, EngineKind::Mercury] {
+        let mut pair = Pair::new(shell(engine), shell(engine));
+        follow(&pair.down, false, Refusal::Nothing);
+        pair.down
+            .check(&[("SET old 1", "+OK"), ("EXPIRE old 1000", ":1")]);
+        follow(&pair.down, true, Refusal::ReadOnly);
+        for key in 0..5000 {
+            pair.up.line(&format!("SET k{key} {key}"));
+        }
+        let load = |pair: &mut Pair| {
+            pair.replica.set_in_place(true);
+            for _ in 0..4 {
+                assert!(pair.send());
+                pair.deliver().expect("it loads");
+            }
+            assert!(pair.replica.is_loading());
+        };
+        load(&mut pair);
+        assert_eq!(pair.down.database.summary(0).0, 0, "they are gone");
+        assert_eq!(pair.down.database.expiring_keys(), 0);
+        pair.down
+            .check(&[("GET old", LOADING), ("SET k 1", LOADING)]);
+        pair.down.database.set_refusal(Refusal::Nothing);
+        pair.down.check(&[("DBSIZE", LOADING)]);
+        pair.down.database.set_refusal(Refusal::ReadOnly);
+        // It has nothing to feed others with.
+        let mut below = Source::new(&pair.down.database, None).expect("a session is free");
+        assert_eq!(below.next(&mut Vec::new()), Sent::Gone);
+        pair.cut();
+        pair.down.check(&[("GET old", LOADING)]);
+        pair.settle().expect("the next copy arrives");
+        assert_eq!(content(&mut pair.up), content(&mut pair.down));
+        pair.down.check(&[("GET k7", "$1 7")]);
+        // Promoted in the middle of a copy, it has nothing.
+        pair.cut();
+        pair.replica = Replica::new(&pair.down.database).expect("a session is free");
+        pair.connect(None);
+        load(&mut pair);
+        pair.cut();
+        follow(&pair.down, false, Refusal::Nothing);
+        pair.down.check(&[("GET k7", "$-1"), ("SET k7 1", "+OK")]);
+    }
 }
 
 /// Data are not lost to a primary that came up with nothing, unless they came from that one.

@@ -284,12 +284,8 @@ fn persistence(report: &mut Report<'_, '_, '_, '_>) {
     let seconds = |time: Option<Duration>| time.map_or(-1, |time| time.as_secs() as i64);
     let took = (taken.took_us > 0).then(|| Duration::from_micros(taken.took_us));
     let log_is_open = matches!(database.log_state(), None | Some(LogState::Open));
-    report.zeros(&[
-        "loading",
-        "async_loading",
-        "current_cow_peak",
-        "current_cow_size",
-    ]);
+    report.line("loading", u8::from(database.awaits_copy()));
+    report.zeros(&["async_loading", "current_cow_peak", "current_cow_size"]);
     report.line(
         "rdb_changes_since_last_save",
         database.statistics().commits.saturating_sub(keeper.commits),

@@ -7,6 +7,9 @@ use super::setting::Setting;
 use super::value::print_switch;
 use crate::limits;
 
+/// Values of `replica-full-copy`.
+const COPIES: &[&str] = &["beside", "in-place"];
+
 /// A server to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -39,6 +42,9 @@ pub struct Replication {
     pub backlog_bytes: usize,
     /// `replica-log-hold`: bytes of log kept for replicas that no start needs. Default 256 MiB.
     pub log_hold_bytes: u64,
+    /// `replica-full-copy`: whether a full copy takes the place of the old data from its beginning
+    /// on, and not when it is in. Default no.
+    pub copies_in_place: bool,
     /// `repl-timeout`: seconds after which a silent link is broken. Default 60.
     pub timeout_s: u64,
 }
@@ -56,6 +62,7 @@ impl Default for Replication {
             max_lag_s: 10,
             backlog_bytes: pando_db::limits::RING_BYTES,
             log_hold_bytes: 256 * 1024 * 1024,
+            copies_in_place: false,
             timeout_s: 60,
         }
     }
@@ -215,6 +222,25 @@ pub(super) static SETTINGS: &[Setting] = &[
         |config, value| {
             let bytes = memory(value, 0, limits::BACKLOG_BYTES_MAX);
             set(&mut config.replication.log_hold_bytes, bytes)
+        },
+    )
+    .running(),
+    Setting::new(
+        "replica-full-copy",
+        "What becomes of old data when a full copy begins: beside serves them until the copy is in, \
+         and takes memory for both; in-place removes them first, and answers LOADING until then",
+        |config| {
+            let in_place = config.replication.copies_in_place;
+            print(COPIES[usize::from(in_place)])
+        },
+        |config, value| {
+            let found = text(value).and_then(|word| {
+                let mut words = COPIES.iter();
+                words.position(|one| one.eq_ignore_ascii_case(word))
+            });
+            let copies = found.ok_or(Expected::OneOf(COPIES))?;
+            config.replication.copies_in_place = copies == 1;
+            Ok(())
         },
     )
     .running(),

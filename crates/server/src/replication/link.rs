@@ -168,6 +168,7 @@ fn attempt(
         Ok(sockets) => sockets,
         Err(error) => return format!("cannot connect: {error}"),
     };
+    replica.set_in_place(shared.config().replication.copies_in_place);
     let mut state = lock(&replication.state);
     if state.changes != change || state.stop {
         return "the target has changed".to_owned();

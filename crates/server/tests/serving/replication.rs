@@ -468,6 +468,30 @@ fn clients_wait_for_replicas_and_are_told_when_there_are_none() {
     ok(&replica, &["INCR", "k"]);
 }
 
+#[test]
+fn a_full_copy_may_take_the_place_of_the_old_data() {
+    let (primary, replica) = (TestServer::start(&[]), TestServer::start(&[]));
+    let set = ["CONFIG", "SET", "replica-full-copy", "elsewhere"];
+    assert!(error(&replica, &set).contains("one of"));
+    ok(
+        &replica,
+        &["CONFIG", "SET", "replica-full-copy", "in-place"],
+    );
+    ok(&replica, &["SET", "old", "1"]);
+    ok(&primary, &["SET", "k", "1"]);
+    let port = primary.address.port().to_string();
+    ok(&replica, &["REPLICAOF", "127.0.0.1", &port, "FORCE"]);
+    replica.wait_until("the copy is in", || {
+        ask(&mut replica.connection(), &["GET", "k"]).is_ok_and(|value| value != redis::Value::Nil)
+    });
+    assert_eq!(
+        ask(&mut replica.connection(), &["EXISTS", "old"]),
+        Ok(redis::Value::Int(0))
+    );
+    ok(&replica, &["REPLICAOF", "NO", "ONE"]);
+    ok(&replica, &["INCR", "k"]);
+}
+
 /// Nothing that was acknowledged is lost, and one server at a time takes writes.
 #[test]
 fn a_primary_hands_over_under_load() {

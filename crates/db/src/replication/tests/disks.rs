@@ -88,6 +88,7 @@ fn run(seed: u64, call: usize) -> (usize, bool) {
     if seed.is_multiple_of(3) {
         watched.pair.replica.apply_with(3);
     }
+    watched.pair.replica.set_in_place(seed % 4 == 1);
     for _ in 0..400 {
         if watched.step(&mut random).is_err() || !disk.has_power() {
             break;
