@@ -33,8 +33,8 @@ pub enum Refusal {
     Stale,
 }
 
-/// Of `refusal`: everything that needs data is refused, because these have gone for a full copy that
-/// is not in yet.
+/// Of `refusal`: everything that needs data is refused, because these have gone for a full copy
+/// that is not in yet.
 const AWAITS_COPY: u8 = 0x80;
 
 /// See the module's header.

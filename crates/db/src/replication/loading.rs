@@ -4,7 +4,8 @@
 //! version of a key wins, whatever the order. This database's clock is raised above every version
 //! that comes, so the versions that it draws itself after the swap are later.
 //!
-//! A replica on disk logs what it loads. Recovery drops trees that the mapping does not show, so a
+//! A replica on disk logs what it loads; those that follow it need none of that, since its history
+//! ends when the copy is shown. Recovery drops trees that the mapping does not show, so a
 //! copy that was cut off leaves nothing (FW4 log-has-copy).
 
 use std::collections::HashMap;
@@ -244,7 +245,9 @@ fn restore_one(
             _ => return malformed("the value that a change belongs to is not there"),
         },
     };
-    if let Some(log) = &mut session.log {
+    if let Some(log) = &mut session.log
+        && database.acknowledgement.files().is_some()
+    {
         match &new {
             Some(new) => log.append(|out| record::put_write(out, key, None, new.view(version))),
             None => log.append(|out| record::put_remove(out, key, version)),

@@ -227,8 +227,9 @@ pub(super) static SETTINGS: &[Setting] = &[
     .running(),
     Setting::new(
         "replica-full-copy",
-        "What becomes of old data when a full copy begins: beside serves them until the copy is in, \
-         and takes memory for both; in-place removes them first, and answers LOADING until then",
+        "What becomes of old data when a full copy begins: beside serves them until the copy is \
+         in, and takes memory for both; in-place removes them first, and answers LOADING until \
+         then",
         |config| {
             let in_place = config.replication.copies_in_place;
             print(COPIES[usize::from(in_place)])
