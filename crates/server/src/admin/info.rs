@@ -346,7 +346,9 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
         format!("{:.2}", rates.output_bytes / 1024.0),
     );
     report.line("rejected_connections", figures.connections_rejected);
-    report.zeros(&["sync_full", "sync_partial_ok", "sync_partial_err"]);
+    for (name, count) in shared.replication.begun.named() {
+        report.line(name, count);
+    }
     report.line("expired_subkeys", figures.database.expired_fields);
     report.line("expired_keys", figures.database.expired_keys);
     report.line("expired_stale_perc", "0.00");

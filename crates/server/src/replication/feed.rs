@@ -7,7 +7,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{CopyReason, Framer, Sent, Source};
+use pando_db::{CopyReason, Framer, Sent, SessionLimit, Source};
 use tracing::{info, warn};
 
 use super::Follower;
@@ -56,21 +56,31 @@ pub(super) fn run(shared: &Arc<Shared>, follower: &Arc<Follower>) {
 }
 
 impl Feed<'_> {
-    /// Returns why the replica was given up, unless it is gone by itself.
-    fn serve(mut self) -> Option<String> {
+    /// What is sent, from its beginning on.
+    fn begin(&self) -> Result<Source, SessionLimit> {
         let follower = self.follower;
         if let Err(error) = self.shared.database.keep_histories() {
             warn!(%error, "after a restart of this server its replicas will take full copies");
         }
-        let mut source = match Source::new(&self.shared.database, follower.position) {
-            Ok(source) => source,
-            Err(error) => return Some(error.to_string()),
-        };
+        let source = Source::new(&self.shared.database, follower.position)?;
         let (host, port, full) = (&follower.host, follower.port, source.is_copying());
         info!(host, port, full_copy = full, "a replica follows");
+        let begun = &self.shared.replication.begun;
+        begun.count(full, follower.position.is_some());
         if let Some(why) = source.copies().and_then(explained) {
             warn!(host, port, "{why}");
         }
+        Ok(source)
+    }
+
+    /// Returns why the replica was given up, unless it is gone by itself.
+    fn serve(mut self) -> Option<String> {
+        let follower = self.follower;
+        let (host, port) = (&follower.host, follower.port);
+        let mut source = match self.begin() {
+            Ok(source) => source,
+            Err(error) => return Some(error.to_string()),
+        };
         let mut message = Vec::new();
         let mut beat = Instant::now();
         let mut busy = Instant::now();

@@ -156,6 +156,38 @@ pub(crate) struct Replication {
     awaited: AtomicBool,
     /// See [`Replication::roles`].
     roles: AtomicU64,
+    pub(crate) begun: Begun,
+}
+
+/// How many replicas began to be fed, since the server's start.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    /// With a full copy.
+    full: AtomicU64,
+    /// Where they stood.
+    partial: AtomicU64,
+    /// With a full copy, although they stood somewhere.
+    denied: AtomicU64,
+}
+
+impl Begun {
+    /// One began, with a `full` copy or not; whether it `stood` somewhere.
+    fn count(&self, full: bool, stood: bool) {
+        let begun = if full { &self.full } else { &self.partial };
+        begun.fetch_add(1, Ordering::Relaxed);
+        self.denied
+            .fetch_add(u64::from(full && stood), Ordering::Relaxed);
+    }
+
+    /// The counts, in INFO's words.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 3] {
+        [
+            ("sync_full", &self.full),
+            ("sync_partial_ok", &self.partial),
+            ("sync_partial_err", &self.denied),
+        ]
+        .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
 }
 
 impl Follower {

@@ -30,10 +30,7 @@ pub(crate) fn error(server: &TestServer, words: &[&str]) -> String {
 /// A field of INFO replication.
 pub(crate) fn info(server: &TestServer, field: &str) -> String {
     let mut connection = server.connection();
-    let text: String = redis::cmd("INFO")
-        .arg("replication")
-        .query(&mut connection)
-        .unwrap();
+    let text: String = redis::cmd("INFO").query(&mut connection).unwrap();
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(&format!("{field}:")));
@@ -210,6 +207,9 @@ fn a_restart_and_a_promotion_cost_no_full_copy() {
     ok(&one, &["REPLICAOF", "NO", "ONE"]);
     ok(&one, &["SET", "k", "promoted"]);
     go_on(&one, [&two, &kept("top")]);
+    for (count, expected) in [("full", "0"), ("partial_ok", "2"), ("partial_err", "0")] {
+        assert_eq!(info(&one, &format!("sync_{count}")), expected, "{count}");
+    }
 }
 
 /// One that began empty, took a copy and was promoted does not look empty to whom it had it from.
@@ -236,6 +236,9 @@ fn an_old_primary_that_is_ahead_takes_a_copy_of_a_replica_that_began_empty() {
     wait_until_same(&below, &top);
     wait_for_link(&top);
     assert_eq!(info(&top, "master_full_copies"), "1");
+    for (count, expected) in [("full", "1"), ("partial_ok", "0"), ("partial_err", "1")] {
+        assert_eq!(info(&below, &format!("sync_{count}")), expected, "{count}");
+    }
     // A stranger that began empty is refused all the same.
     let stranger = kept("stranger");
     follow(&below, stranger.address);
