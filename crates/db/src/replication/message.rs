@@ -6,7 +6,7 @@
 //! | 2 | entries | tree, then of each entry: key (a string), version (8), value (see `durable::value`) |
 //! | 3 | done | the position of the copy |
 //! | 4 | epoch | history (16), epoch, the one before, wall clock in ms, offset of its end, groups (see `log::follow`) |
-//! | 5 | beat | position, offset, wall clock in ms |
+//! | 5 | beat | position, offset of its end, offset of all that is closed, wall clock in ms |
 //! | 6 | take over | position |
 //! | 7 | check | position |
 //! | 8 | digests | number of keys, number of digests, each of them (8 bytes); none: the check is given up |
@@ -116,6 +116,7 @@ pub(super) enum Message<'a> {
     Epoch(EpochSent<'a>),
     Beat {
         position: LogEpoch,
+        reached: u64,
         offset: u64,
         wall_ms: Milliseconds,
     },
@@ -226,9 +227,15 @@ pub(super) fn put_epoch(out: &mut Vec<u8>, sent: &EpochSent<'_>) {
     out.put(sent.groups);
 }
 
-pub(super) fn put_beat(out: &mut Vec<u8>, position: LogEpoch, offset: u64, wall_ms: Milliseconds) {
+/// `reached` and `offset` are bytes of epochs: up to the position, and in all.
+pub(super) fn put_beat(
+    out: &mut Vec<u8>,
+    position: LogEpoch,
+    (reached, offset): (u64, u64),
+    wall_ms: Milliseconds,
+) {
     out.put(&[BEAT]);
-    for number in [position.0, offset, wall_ms.0] {
+    for number in [position.0, reached, offset, wall_ms.0] {
         out.number(number);
     }
 }
@@ -320,6 +327,7 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
         }),
         BEAT => Message::Beat {
             position: LogEpoch(input.number()?),
+            reached: input.number()?,
             offset: input.number()?,
             wall_ms: Milliseconds(input.number()?),
         },
@@ -378,7 +386,7 @@ mod tests {
         put_entries_head(&mut written[1], TreeId(900));
         put_done(&mut written[2], LogEpoch(300));
         put_epoch(&mut written[3], &epoch);
-        put_beat(&mut written[4], LogEpoch(302), 99, Milliseconds(1));
+        put_beat(&mut written[4], LogEpoch(302), (98, 99), Milliseconds(1));
         assert_eq!(take(&written[0]).unwrap(), Message::Hello(hello));
         let tree = TreeId(900);
         let entries = &b""[..];
@@ -389,9 +397,8 @@ mod tests {
         let position = LogEpoch(300);
         assert_eq!(take(&written[2]).unwrap(), Message::Done { position });
         assert_eq!(take(&written[3]).unwrap(), Message::Epoch(epoch));
-        let Message::Beat { offset: 99, .. } = take(&written[4]).unwrap() else {
-            panic!("a beat");
-        };
+        let beat = format!("{:?}", take(&written[4]).unwrap());
+        assert!(beat.contains("reached: 98, offset: 99"), "{beat}");
         put_take_over(&mut written[5], position);
         assert_eq!(take(&written[5]).unwrap(), Message::TakeOver { position });
         put_check(&mut written[6], position);

@@ -290,6 +290,7 @@ impl Replica {
             (
                 Message::Beat {
                     position,
+                    reached,
                     offset,
                     wall_ms,
                 },
@@ -302,6 +303,10 @@ impl Replica {
                         previous: position,
                         position: self.at,
                     });
+                }
+                if following {
+                    // Also what came by a copy, or from a source before.
+                    self.told.applied = reached;
                 }
                 self.told.wall_ms = wall_ms;
                 self.told.offset = offset;

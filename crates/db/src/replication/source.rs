@@ -356,9 +356,10 @@ impl Source {
     /// Appends a sign of life, which says up to where the replica must be.
     pub fn beat(&self, out: &mut Vec<u8>) {
         let database = self.session.database();
+        let reached = database.acknowledgement.ring().offset(self.cursor);
         let (offset, _) = database.backlog();
         let now = database.options.clock.now().milliseconds();
-        put_beat(out, self.cursor, offset, now);
+        put_beat(out, self.cursor, (reached, offset), now);
     }
 
     /// Appends the last message: the replica has everything, and takes writes from now on. The

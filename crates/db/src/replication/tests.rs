@@ -585,6 +585,36 @@ fn a_copy_that_is_cut_off_leaves_the_old_data() {
     assert_eq!(pair.down.database.expiring_keys(), 5000);
 }
 
+/// How far a replica is, in bytes of its source, also when they came by a copy or from elsewhere.
+#[test]
+fn a_replica_knows_how_far_it_is() {
+    let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
+    pair.up.database.keep_epochs().expect("a session is free");
+    let beat = |pair: &mut Pair| {
+        let mut message = Vec::new();
+        let source = pair.source.as_ref().expect("it is followed");
+        source.beat(&mut message);
+        pair.replica.take(&message).expect("it has everything");
+        pair.replica.told()
+    };
+    for key in 0..20 {
+        pair.up.line(&format!("SET k{key} v"));
+        pair.up.database.end_epoch();
+        if key % 5 == 0 {
+            pair.settle().expect("it follows");
+            let (all, _) = pair.up.database.backlog();
+            let told = beat(&mut pair);
+            assert_eq!((told.applied, told.offset), (all, all), "{key}");
+        }
+        if key == 12 {
+            // What comes next is a full copy.
+            pair.cut();
+            pair.replica = Replica::new(&pair.down.database).expect("a session is free");
+            pair.connect(None);
+        }
+    }
+}
+
 /// A copy in place: the old data go before the new ones come, and nobody sees that.
 #[test]
 fn a_copy_in_place_lets_the_old_data_go_first() {

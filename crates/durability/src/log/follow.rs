@@ -240,6 +240,15 @@ impl Ring {
         (state.offset, state.bytes)
     }
 
+    /// Bytes of all epochs up to this one; if it is before those that are here, up to these.
+    #[must_use]
+    pub fn offset(&self, epoch: LogEpoch) -> u64 {
+        let state = lock(&self.state);
+        let at = state.epochs.partition_point(|one| one.epoch <= epoch);
+        let next = state.epochs.get(at);
+        next.map_or(state.offset, |next| next.offset - next.groups.len() as u64)
+    }
+
     /// Waits until there is an epoch behind `after`, for this long at most.
     pub fn wait(&self, after: LogEpoch, limit: Duration) {
         let waited = self

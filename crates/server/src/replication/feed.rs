@@ -82,15 +82,17 @@ impl Feed<'_> {
             Err(error) => return Some(error.to_string()),
         };
         let mut message = Vec::new();
-        let mut beat = Instant::now();
+        let mut beat: Option<Instant> = None;
         let mut busy = Instant::now();
         loop {
             message.clear();
             match source.next(&mut message) {
                 Sent::Message => busy = Instant::now(),
-                Sent::Nothing | Sent::Worked if beat.elapsed() >= limits::REPLICATION_BEAT => {
+                Sent::Nothing | Sent::Worked
+                    if beat.is_none_or(|beat| beat.elapsed() >= limits::REPLICATION_BEAT) =>
+                {
                     source.beat(&mut message);
-                    beat = Instant::now();
+                    beat = Some(Instant::now());
                 }
                 Sent::Worked => {}
                 Sent::Nothing => {
@@ -115,6 +117,7 @@ impl Feed<'_> {
             }
             if progress.copying && !source.is_copying() {
                 progress.copying = false;
+                beat = None;
                 info!(host, port, "a replica has its copy");
             }
             let silent = progress.heard.elapsed();
