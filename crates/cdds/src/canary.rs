@@ -21,6 +21,10 @@ pub(crate) enum Fault {
     FrameKept,
     /// What was freed is handed out while readers are pinned (CT3 horizon).
     FreeEarly,
+    /// Cleaning is noted as further than it is (CG5 noted-with).
+    NotedAhead,
+    /// Ranges that came after cleaning began are forgotten as well (CG2 all-views).
+    ForgottenLater,
 }
 
 #[cfg(test)]

@@ -3,41 +3,63 @@
 //! What a crash or a rollback leaves is void by its epochs, which readers ask the pool about and of
 //! which it remembers a bounded number of ranges. Cleaning goes through every view that can come
 //! again, leaf by leaf, and then through the allocator's records; it erases void beginnings and
-//! ends. Where it has got to is known in memory only: a restart begins anew.
+//! ends. It is for the ranges that there were when it began; those that come meanwhile are for the
+//! next one.
 //!
-//! So every node is visited after a crash, and looked at: an epoch that has not come yet, an entry
-//! behind the used slots or that is not found by its key, a child that is no node of the level
-//! below. What is damaged is named and not followed. Epochs have no checksum: one that becomes
-//! another that has passed goes unnoticed.
+//! Where it has got to can be noted in the tree itself, under a key of the owner's, so that it goes
+//! on there after a crash. All numbers are little-endian:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | the newest epoch of the ranges that are to be forgotten |
+//! | 8 | 8 | snapshots from this epoch on need no visit; 0: the present is not gone through |
+//! | 16 | 8 | the view that is gone through; 0: all were |
+//! | 24 | 8 | the chunk to go on with, when all views were gone through |
+//! | 32 | | the key to go on with, else |
+//!
+//! So each node is visited, and looked at: an epoch that has not come yet, an entry behind the used
+//! slots or that is not found by its key, a child that is no node of the level below. What is
+//! damaged is named and not followed. Epochs have no checksum: one that becomes another that has
+//! passed goes unnoticed.
 //!
 //! - **CG1 same-meaning** A void beginning is as good as none, and so is a void end: whoever reads
 //!   or crashes in between sees the same.
 //! - **CG2 all-views** The ranges are forgotten with a commit, when the present, as it then is
 //!   committed, and every snapshot have been gone through. A node of theirs that was not met was
-//!   made since, of entries of epochs that count: nothing becomes void meanwhile, and a rollback
-//!   begins anew.
+//!   made since, and so was a snapshot that needs no visit.
 //! - **CG3 erased-first** What was erased is flushed by the thread that forgets, whose header is a
 //!   commit (PM4 commit-last).
+//! - **CG4 none-again** An epoch of the ranges is stored nowhere any more: a change stores the open
+//!   epoch or none, and a node that is made has entries of the open epoch alone. So what is below
+//!   the position has no mark of them, whatever splits, merges or moves.
+//! - **CG5 noted-with** The note is a pair of the tree: it is committed with what the tree was when
+//!   the position was reached, and a crash or a rollback that brings back what was not cleaned
+//!   brings back a note from before. A range that came later, or has swallowed others in a rollback
+//!   or a crash, ends above the noted epoch. A note below all ranges is one of a cleaning that has
+//!   ended.
 
-use std::ops::Bound;
+use std::cmp::Ordering;
 
-use pando_pmem::{LINE_BYTES, Offset, Pmem, VoidRange, Writes};
+use pando_pmem::{LINE_BYTES, Offset, Pmem, WORD_BYTES, Writes};
 use pando_sync::LogEpoch;
 
+use crate::canary::{self, Fault};
 use crate::node::{ANCHOR, Found, Node, Probe, Span, View, bytes_of};
 use crate::record::Record;
-use crate::scan::Direction;
-use crate::shared::Look;
 use crate::tree::{ANCHOR_SLOTS, Error, Tree};
 
 /// How far it has got.
 #[derive(Debug)]
 pub(crate) struct Cleaning {
-    /// What is to be forgotten.
-    ranges: Vec<VoidRange>,
+    /// The newest epoch of the ranges that are to be forgotten.
+    until: LogEpoch,
+    /// The open epoch when the present had been gone through; none before.
+    since: LogEpoch,
     /// Views that were gone through.
     done: Vec<View>,
     stage: Stage,
+    /// The nodes of the last way, which were looked at.
+    way: Vec<Offset>,
 }
 
 #[derive(Debug)]
@@ -51,12 +73,49 @@ enum Stage {
 }
 
 impl Cleaning {
-    fn new(ranges: Vec<VoidRange>) -> Self {
+    fn new(until: LogEpoch) -> Self {
         Self {
-            ranges,
+            until,
+            since: LogEpoch::NONE,
             done: Vec::new(),
             stage: Stage::Nodes(View::PRESENT, Vec::new()),
+            way: Vec::new(),
         }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let (view, chunk, key) = match &self.stage {
+            Stage::Nodes(view, from) => (view.0.0, 0, from.as_slice()),
+            Stage::Blocks(from) => (0, *from, &[][..]),
+            Stage::Done => (0, u64::MAX, &[][..]),
+        };
+        let words = [self.until.0, self.since.0, view, chunk];
+        let words = words.into_iter().flat_map(u64::to_le_bytes);
+        words.chain(key.iter().copied()).collect()
+    }
+
+    /// Of what was noted when there were these snapshots, or later ones.
+    fn decode(note: &[u8], snapshots: impl Iterator<Item = LogEpoch>) -> Option<Self> {
+        let (words, key) = note.split_first_chunk::<32>()?;
+        let word = |index: usize| words[index * WORD_BYTES as usize..].first_chunk();
+        let word = |index| word(index).map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let view = View(LogEpoch(word(2)));
+        let is_done = |epoch: &LogEpoch| view.0 == LogEpoch::NONE || *epoch < view.0;
+        let mut done = vec![View::PRESENT];
+        done.extend(snapshots.filter(is_done).map(View));
+        if view == View::PRESENT {
+            done.clear();
+        }
+        Some(Self {
+            until: LogEpoch(word(0)),
+            since: LogEpoch(word(1)),
+            done,
+            stage: match view.0 {
+                LogEpoch::NONE => Stage::Blocks(word(3)),
+                _ => Stage::Nodes(view, key.to_vec()),
+            },
+            way: Vec::new(),
+        })
     }
 }
 
@@ -68,9 +127,9 @@ impl<M: Pmem> Tree<M> {
     pub fn clean(&mut self, steps: usize) -> Result<bool, Error> {
         let mut cleaning = match self.cleaning.take() {
             Some(cleaning) => cleaning,
-            None => match self.pool.voids() {
-                ranges if ranges.is_empty() => return Ok(false),
-                ranges => Cleaning::new(ranges),
+            None => match self.pool.voids().last() {
+                None => return Ok(false),
+                Some(newest) => Cleaning::new(newest.last),
             },
         };
         let _window = Writes::new(self.pool.memory());
@@ -82,38 +141,55 @@ impl<M: Pmem> Tree<M> {
         Ok(goes_on)
     }
 
-    /// Cleans up after all crashes and rollbacks so far, while nobody else reads or writes, and
-    /// commits. O(pool).
-    pub fn clean_all(&mut self) -> Result<(), Error> {
-        while self.clean(1)? {}
-        self.commit()?;
-        assert!(
-            self.pool.voids().is_empty(),
-            "CG2: all views were gone through"
-        );
+    /// Lets cleaning go on where it was when it was noted under this key, unless that is over
+    /// (CG5 noted-with).
+    pub(crate) fn resume_cleaning(&mut self, key: &[u8]) -> Result<(), Error> {
+        if self.cleaning.is_some() {
+            return Ok(());
+        }
+        let Some(oldest) = self.pool.voids().first().copied() else {
+            return Ok(());
+        };
+        let snapshots = self.snapshots().map(crate::Snapshot::epoch);
+        let noted = self
+            .get(key)?
+            .and_then(|note| Cleaning::decode(note, snapshots));
+        self.cleaning = noted.filter(|noted| oldest.last <= noted.until);
         Ok(())
+    }
+
+    /// Notes under a key how far cleaning has got, if there is room.
+    pub(crate) fn note_cleaning(&mut self, key: &[u8]) -> Result<(), Error> {
+        let Some(cleaning) = self.cleaning.as_ref().filter(|_| self.group.is_none()) else {
+            return Ok(());
+        };
+        let note = if canary::has(Fault::NotedAhead) {
+            let mut ahead = Cleaning::new(cleaning.until);
+            ahead.stage = Stage::Blocks(0);
+            ahead.encode()
+        } else {
+            cleaning.encode()
+        };
+        match self.put_in_reserve(key, &note) {
+            Ok(()) | Err(Error::Full(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn clean_step(&self, cleaning: &mut Cleaning) -> Result<(), Error> {
         match &mut cleaning.stage {
             Stage::Nodes(view, from) => {
-                self.check_node(self.anchor(), *view)?;
-                self.anchor().clean();
-                let (look, mut checked) = (Look::alone(*view), Ok(()));
-                let passed = |node: Node<'_, M>| {
-                    checked = self.check_node(node, *view);
-                    checked.is_ok().then(|| node.clean())
-                };
-                let bound = Bound::Included(from.as_slice());
-                let stop = self.shared.stop(look, bound, Direction::Forward, passed);
-                checked?;
-                let next = stop.ok().flatten().and_then(|stop| stop.high);
-                if let Some(next) = next {
+                let view = *view;
+                if let Some(next) = self.clean_way(view, from, &mut cleaning.way)? {
                     *from = next;
-                } else {
-                    cleaning.done.push(*view);
-                    cleaning.stage = self.next_view(&cleaning.done, Stage::Blocks(0));
+                    return Ok(());
                 }
+                cleaning.done.push(view);
+                cleaning.way.clear();
+                if view == View::PRESENT {
+                    cleaning.since = self.open;
+                }
+                cleaning.stage = self.next_view(cleaning, Stage::Blocks(0));
             }
             Stage::Blocks(from) => {
                 cleaning.stage = match self.allocator.clean(*from, 1) {
@@ -121,9 +197,45 @@ impl<M: Pmem> Tree<M> {
                     None => Stage::Done,
                 }
             }
-            Stage::Done => cleaning.stage = self.next_view(&cleaning.done, Stage::Done),
+            Stage::Done => cleaning.stage = self.next_view(cleaning, Stage::Done),
         }
         Ok(())
+    }
+
+    /// Cleans the nodes on the way to a key that the last way had not; the lowest key behind the
+    /// leaf.
+    fn clean_way(
+        &self,
+        view: View,
+        from: &[u8],
+        way: &mut Vec<Offset>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let (last, probe) = (std::mem::take(way), Probe::new(from));
+        let (mut node, mut high) = (self.anchor(), None);
+        loop {
+            if !last.contains(&node.at) {
+                self.check_node(node, view)?;
+                node.clean();
+            }
+            way.push(node.at);
+            let chosen = match node.level {
+                0 => None,
+                ANCHOR => node.seen(view).next(),
+                _ => node.child_for(&probe, view),
+            };
+            let Some(chosen) = chosen else {
+                break;
+            };
+            let above = |found: &Found| {
+                node.level != ANCHOR && node.order(found.entry, chosen.entry) == Ordering::Greater
+            };
+            let above = node.seen(view).filter(above);
+            let next = above.min_by(|a, b| node.order(a.entry, b.entry));
+            high = next.map(|next| next.entry.record).or(high);
+            node = self.node(chosen.entry.child);
+        }
+        let high = high.map(|at| self.shared.record_at(at)).transpose()?;
+        Ok(high.map(|record| record.key().to_vec()))
     }
 
     /// Looks at a node that a view has come to, before it is followed.
@@ -155,6 +267,12 @@ impl<M: Pmem> Tree<M> {
             };
             by_key.is_some_and(|by_key| by_key.slot == found.slot)
         };
+        // All at once: the look at each of them waits for its line.
+        for Found { entry, .. } in node.seen(view) {
+            pool.memory()
+                .prefetch(entry.record, 2 * LINE_BYTES as usize);
+            pool.memory().prefetch(entry.child, WORD_BYTES as usize);
+        }
         let is_sound = (0..slots).all(is_possible)
             && (node.seen(view)).all(|found| node.is_leaf() || is_node(found.entry.child))
             && (node.seen(view)).all(|found| is_anchor || is_found(found));
@@ -162,25 +280,39 @@ impl<M: Pmem> Tree<M> {
         is_sound.then_some(()).ok_or(Error::DamagedNode { at })
     }
 
-    /// A snapshot that was not gone through.
-    fn next_view(&self, done: &[View], otherwise: Stage) -> Stage {
+    /// A snapshot that is to be gone through.
+    fn next_view(&self, cleaning: &Cleaning, otherwise: Stage) -> Stage {
+        let needs_visit = |view: &View| view.0 < cleaning.since && !cleaning.done.contains(view);
         let views = self.retained.iter().map(|epoch| View(*epoch));
-        let next = views.into_iter().find(|view| !done.contains(view));
+        let next = views.into_iter().find(needs_visit);
         next.map_or(otherwise, |view| Stage::Nodes(view, Vec::new()))
     }
 
     /// Lets the pool forget what was rubbed out, while nothing is there but what is committed (CG2
     /// all-views), unless readers are pinned: then after a later commit.
     pub(crate) fn end_cleaning(&mut self) -> Result<(), Error> {
-        let is_done = |cleaning: &Cleaning| {
-            let next = self.next_view(&cleaning.done, Stage::Done);
+        let is_done = |cleaning: &&Cleaning| {
+            let next = self.next_view(cleaning, Stage::Done);
             matches!((&cleaning.stage, next), (Stage::Done, Stage::Done))
         };
-        if !self.cleaning.as_ref().is_some_and(is_done) || !self.shared.try_close() {
+        let Some(until) = self
+            .cleaning
+            .as_ref()
+            .filter(is_done)
+            .map(|done| done.until)
+        else {
+            return Ok(());
+        };
+        if !self.shared.try_close() {
             return Ok(());
         }
-        let ranges = self.cleaning.take().map(|cleaning| cleaning.ranges);
-        let forgotten = self.pool.forget_voids(&ranges.unwrap_or_default());
+        self.cleaning = None;
+        let until = if canary::has(Fault::ForgottenLater) {
+            LogEpoch(u64::MAX)
+        } else {
+            until
+        };
+        let forgotten = self.pool.forget_voids(until);
         self.shared.reopen();
         Ok(forgotten?)
     }

@@ -22,6 +22,18 @@ pub const HELD_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 /// crashes while it is cleaned up.
 pub const VOID_RANGES_LEFT: usize = pando_pmem::limits::VOID_RANGES_MAX / 2;
 
+/// Void ranges from which on cleaning up is hurried.
+pub(crate) const VOID_RANGES_HURRIED: usize = VOID_RANGES_LEFT / 16;
+
+/// Steps of cleaning up in each call of maintenance: writers wait as long.
+pub(crate) const CLEANED_AT_ONCE: usize = 16;
+
+/// Steps after which it is noted how far cleaning has got: a crash loses no more.
+pub(crate) const CLEANED_BETWEEN_NOTES: usize = 256;
+
+/// Steps between two commits while an opening cleans up: each may leave one more void range.
+pub(crate) const CLEANED_BETWEEN_COMMITS: usize = 4096;
+
 /// Longest key, in bytes: the longest of a database, behind the number of its tree
 /// and a deadline.
 pub const KEY_BYTES_MAX: usize = 64 * 1024 + 16;

@@ -61,10 +61,10 @@ impl<M: Pmem> Tree<M> {
 }
 
 /// What a scan has of a leaf, and the keys between which it lies.
-pub(crate) struct Stop {
+struct Stop {
     entries: Vec<Found>,
     low: Option<Vec<u8>>,
-    pub(crate) high: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
 }
 
 impl<M: Pmem> Shared<M> {
@@ -79,7 +79,7 @@ impl<M: Pmem> Shared<M> {
         let mut from = from.map(<[u8]>::to_vec);
         loop {
             let bound = from.as_ref().map(Vec::as_slice);
-            let Ok(stop) = self.stop(look, bound, direction, |_| Some(())) else {
+            let Ok(stop) = self.stop(look, bound, direction) else {
                 continue;
             };
             self.check_kept(look)?;
@@ -106,18 +106,15 @@ impl<M: Pmem> Shared<M> {
         }
     }
 
-    /// The leaf where a scan from this bound begins; none in an empty tree. Shows every node on the
-    /// way to `passed` before it follows it, and ends with none where that says none.
-    pub(crate) fn stop(
+    /// The leaf where a scan from this bound begins; none in an empty tree.
+    fn stop(
         &self,
         look: Look,
         from: Bound<&[u8]>,
         direction: Direction,
-        mut passed: impl FnMut(Node<'_, M>) -> Option<()>,
     ) -> Result<Option<Stop>, Again> {
         let (mut low, mut high) = (None, None);
         let leaf = self.descend(look, |node| {
-            passed(node)?;
             let children = sorted(node, look.view)?;
             let key = |child: &Found| {
                 let separator = child.entry.record;
@@ -146,9 +143,6 @@ impl<M: Pmem> Shared<M> {
         let Some(leaf) = leaf else {
             return Ok(None);
         };
-        if passed(leaf).is_none() {
-            return Ok(None);
-        }
         let entries = sorted(leaf, look.view).ok_or(Again)?;
         Ok(Some(Stop { entries, low, high }))
     }

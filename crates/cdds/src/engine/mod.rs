@@ -8,6 +8,7 @@
 //! | [`OWN`] | a tree's number, big-endian | 8 bytes: how many keys it has, or [`DROPPED`] |
 //! | [`OWN`] | none | 8 bytes each: [`Tally::taken`] and [`Tally::waiting`] |
 //! | [`OWN`] | the name of a note, not of four bytes | what the engine's user noted ([`Cdds::set_note`]) |
+//! | [`CLEANING`] | none | how far cleaning up has got (`clean.rs`) |
 //! | [`DEADLINES`] | a deadline, big-endian, and a key in its place | nothing |
 //! | [`FIELD_DEADLINES`] | the earliest deadline of a field, and the key of its hash | nothing |
 //!
@@ -81,7 +82,9 @@ pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 pub use self::session::CddsSession;
 use self::session::sound;
-use crate::limits::{ENTRIES, VOID_RANGES_LEFT, node_bytes};
+use crate::limits::{
+    CLEANED_BETWEEN_COMMITS, CLEANED_BETWEEN_NOTES, ENTRIES, VOID_RANGES_LEFT, node_bytes,
+};
 use crate::{Direction, Error, Tree};
 
 /// The number of the engine's own tree.
@@ -92,6 +95,9 @@ const DEADLINES: TreeId = TreeId(NAMES.0 - 1);
 
 /// The tree of hashes whose fields have deadlines.
 const FIELD_DEADLINES: TreeId = TreeId(DEADLINES.0 - 1);
+
+/// The tree of one key, which has what is noted of cleaning up.
+const CLEANING: TreeId = TreeId(FIELD_DEADLINES.0 - 1);
 
 /// Instead of a number of keys: the tree was dropped, and some of its keys may be left.
 const DROPPED: u64 = u64::MAX;
@@ -262,6 +268,8 @@ struct State {
     group: Option<Beside>,
     /// Snapshots, and values kept for them.
     images: Mutex<KeptImages>,
+    /// Steps of cleaning since it was noted how far it has got.
+    unnoted: usize,
 }
 
 impl fmt::Debug for Cdds {
@@ -424,6 +432,20 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    /// Cleans up after crashes and rollbacks, from where it was noted last; whether more is to be
+    /// done.
+    fn clean(&mut self, steps: usize) -> Result<bool, Error> {
+        let place = place_of(CLEANING, b"");
+        self.tree.resume_cleaning(&place)?;
+        let goes_on = self.tree.clean(steps)?;
+        self.unnoted += if goes_on { steps } else { 0 };
+        if self.unnoted >= CLEANED_BETWEEN_NOTES || !goes_on && self.unnoted > 0 {
+            self.tree.note_cleaning(&place)?;
+            self.unnoted = 0;
+        }
+        Ok(goes_on)
     }
 
     /// Removes up to `steps` keys of dropped trees; returns how many.
@@ -667,13 +689,11 @@ impl Engine for Cdds {
 
     /// Opens the trees of a pool, in the same time whatever they hold, unless
     /// [`VOID_RANGES_LEFT`] crashes came before what the earlier ones left was cleaned up: then
-    /// that is done first, in O(pool). The clock is raised above the epochs that the pool has used.
+    /// what is left of that is done first, in O(pool). The clock is raised above the epochs that
+    /// the pool has used.
     fn open(clock: Arc<EpochClock>, options: Options) -> Result<Arc<Self>, Error> {
         let pool = Arc::new(open_pool(&options)?);
-        let mut tree = Tree::open(pool)?;
-        if tree.pool.voids().len() > VOID_RANGES_LEFT {
-            tree.clean_all()?;
-        }
+        let tree = Tree::open(pool)?;
         let mut state = State {
             tree,
             trees: BTreeMap::new(),
@@ -682,8 +702,14 @@ impl Engine for Cdds {
             graves: Mutex::default(),
             group: None,
             images: Mutex::default(),
+            unnoted: 0,
         };
         state.read_own()?;
+        while state.tree.pool.voids().len() > VOID_RANGES_LEFT {
+            state.clean(CLEANED_BETWEEN_COMMITS)?;
+            state.write_own()?;
+            state.tree.commit()?;
+        }
         clock.rise_to(state.tree.open);
         let newest = state.tree.retained.last().map_or(0, |newest| newest.0);
         Ok(Arc::new(Self {
@@ -706,7 +732,7 @@ impl Engine for Cdds {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         let tree = TreeId(state.next_tree);
-        assert!(tree < FIELD_DEADLINES, "tree numbers are used up");
+        assert!(tree < CLEANING, "tree numbers are used up");
         state.next_tree += 1;
         state.trees.insert(tree, Counted::new(false));
         self.note_trees();
@@ -714,7 +740,7 @@ impl Engine for Cdds {
     }
 
     fn restore_tree(&self, tree: TreeId) {
-        assert!(tree < FIELD_DEADLINES, "tree numbers are used up");
+        assert!(tree < CLEANING, "tree numbers are used up");
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         state.next_tree = state.next_tree.max(tree.0 + 1);

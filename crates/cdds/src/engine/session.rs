@@ -19,15 +19,13 @@ use super::update::{Change, NeedsTree};
 use super::value::{deadline_of, encode, show, version_of};
 use super::{Cdds, State, place_of, push_place, write_place};
 use crate::ahead::Spot;
+use crate::limits::{CLEANED_AT_ONCE, VOID_RANGES_HURRIED};
 use crate::node::View;
 use crate::record::Record;
 use crate::{Direction, Error, Reader, Snapshot};
 
 /// Entries that a scan shows before it lets writers go ahead.
 const CHUNK_ENTRIES: usize = 64;
-
-/// Steps of cleaning up after a crash in each call of maintenance.
-const CLEANED_AT_ONCE: usize = 4;
 
 /// A session of the engine; dropping it frees its place.
 pub struct CddsSession {
@@ -294,15 +292,16 @@ impl Point for CddsSession {
         state.tree.settle_horizon();
         let purged = lock(&state.graves).purge(clock.horizon(), steps);
         let freed = sound(state.free_dropped(steps - purged));
-        sound(state.tree.clean(CLEANED_AT_ONCE));
+        let goes_on = sound(state.clean(CLEANED_AT_ONCE));
         state.tree.fence();
-        if freed > 0 {
+        if state.tree.has_begun() {
             self.engine.note_written();
         }
         if clock.is_self_driven() && purged + freed == 0 {
             sound(self.engine.commit_all(&mut state));
         }
-        purged + freed
+        let is_hurried = goes_on && state.tree.pool.voids().len() > VOID_RANGES_HURRIED;
+        purged + freed + usize::from(is_hurried)
     }
 }
 

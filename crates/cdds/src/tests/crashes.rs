@@ -68,11 +68,11 @@ pub(super) struct State {
 }
 
 /// Keys that differ behind their first eight bytes.
-fn key(number: u8) -> Vec<u8> {
+pub(super) fn key(number: u8) -> Vec<u8> {
     format!("a key of {number}").into_bytes()
 }
 
-fn value(serial: u64) -> Vec<u8> {
+pub(super) fn value(serial: u64) -> Vec<u8> {
     format!("value {serial:06}").into_bytes()
 }
 
@@ -480,7 +480,7 @@ fn sparse(seed: u64) -> Vec<u64> {
 }
 
 /// What a crash leaves within an epoch of several changes.
-fn start_with_voids<S: Subject>(seed: u64) -> Vec<u64> {
+pub(super) fn start_with_voids<S: Subject>(seed: u64) -> Vec<u64> {
     let mut tree = S::open(Simulated::from(start::<S>(seed))).expect("it opens");
     let mut rng = Rng::with_seed(seed);
     // Blocks of two lines that held something else.

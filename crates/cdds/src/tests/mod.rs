@@ -2,6 +2,7 @@
 //! a crash may leave.
 
 mod beside;
+mod cleaning;
 mod crashes;
 mod model;
 mod subject;

@@ -18,7 +18,7 @@ impl<M: Pmem> Allocator<M> {
     /// ranges that were void at the first: that is a commit, after which the records are durable.
     pub fn clean(&self, from: u64, at_most: u64) -> Option<u64> {
         let end = lock(&self.supply).used();
-        let until = end.min(from + at_most);
+        let until = end.min(from.saturating_add(at_most));
         let memory = self.pool.memory();
         let _window = Writes::new(memory);
         self.each_record(from..until, |record, _, _| {

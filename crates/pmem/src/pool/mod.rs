@@ -303,11 +303,12 @@ impl<M: Pmem> Pool<M> {
         lock(&self.header).voids.clone()
     }
 
-    /// Forgets ranges of which nothing is left in the pool. Nobody reads or writes meanwhile.
-    pub fn forget_voids(&self, gone: &[VoidRange]) -> Result<(), PoolError> {
+    /// Forgets the ranges up to an epoch, of which nothing is left in the pool. Nobody reads or
+    /// writes meanwhile.
+    pub fn forget_voids(&self, until: LogEpoch) -> Result<(), PoolError> {
         let mut header = lock(&self.header);
         let mut next = header.clone();
-        next.voids.retain(|range| !gone.contains(range));
+        next.voids.retain(|range| range.last > until);
         self.replace_header(&mut header, next)
     }
 

@@ -41,13 +41,13 @@ impl Voids {
         }
         // Acquire: pairs with the release of `replace`, so that the ranges counted are there.
         let count = self.count.load(Ordering::Acquire);
-        // The newest first: most of what is asked for was written lately.
-        self.ranges[..count].iter().rev().any(|(first, last)| {
-            epoch.0 >= first.load(Ordering::Relaxed) && epoch.0 <= last.load(Ordering::Relaxed)
-        })
+        let ranges = &self.ranges[..count];
+        let begun = ranges.partition_point(|(first, _)| first.load(Ordering::Relaxed) <= epoch.0);
+        let range = begun.checked_sub(1).map(|index| &ranges[index]);
+        range.is_some_and(|(_, last)| epoch.0 <= last.load(Ordering::Relaxed))
     }
 
-    /// Takes other ranges. Nobody asks meanwhile for an epoch whose answer changes.
+    /// Takes other ranges, in order. Nobody asks meanwhile for an epoch whose answer changes.
     pub(super) fn replace(&self, ranges: &[VoidRange]) {
         for (place, range) in self.ranges.iter().zip(ranges) {
             place.0.store(range.first.0, Ordering::Relaxed);
