@@ -61,7 +61,7 @@ impl<M: Pmem> Shared<M> {
             if !above.holds() {
                 return None;
             }
-            if frame.is_above_leaves() {
+            if frame.level() == 1 {
                 frame.prefetch();
                 return Some(frame.place);
             }
@@ -75,7 +75,7 @@ impl<M: Pmem> Shared<M> {
         let frame = self.frames.again(spot.frame)?;
         let way = self.in_frame(&frame, &Probe::with_words(key, spot.words))?;
         // What was read of a frame that changed meanwhile is no leaf.
-        if !frame.watch.holds() {
+        if !frame.watch.holds() || !self.may_be_node(way.child) {
             return None;
         }
         prefetch_leaf(&self.pool, (way.child, self.slots), spot.fingerprint);
@@ -92,7 +92,7 @@ impl<M: Pmem> Shared<M> {
         let watch = self.watch(spot.leaf, look);
         // CL3 coupled, CF3 gone-cleared.
         self.frames.again(spot.frame)?;
-        Some(Node::watched(&self.pool, spot.leaf, self.slots, watch))
+        self.child_of(1, spot.leaf, watch)
     }
 
     /// The record of a key, found where its spot says, or by the way from the root.

@@ -142,7 +142,7 @@ impl<M: Pmem> Tree<M> {
         begun: Entry,
         work: &mut Work<'_>,
     ) -> Result<(), Error> {
-        let Some(path) = self.descend(key) else {
+        let Some(path) = self.descend(key)? else {
             let leaf = self.make_node(0, &[begun], work)?;
             self.anchor_begins(Entry::lowest(leaf), work);
             return Ok(());
@@ -165,7 +165,7 @@ impl<M: Pmem> Tree<M> {
 
     /// Removes a key; whether it was there. Needs no room.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let Some(path) = self.descend(key) else {
+        let Some(path) = self.descend(key)? else {
             return Ok(false);
         };
         let leaf = path[path.len() - 1].node;
@@ -232,15 +232,15 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// The way from the anchor to the key's leaf.
-    pub(crate) fn descend(&self, key: &[u8]) -> Option<Vec<Step>> {
+    pub(crate) fn descend(&self, key: &[u8]) -> Result<Option<Vec<Step>>, Error> {
         let mut path = Vec::new();
         let leaf = self.shared.leaf_of(key, Look::ALONE, |step: Step| {
             if step.node == self.shared.anchor {
                 path.clear();
             }
             path.push(step);
-        });
-        leaf.map(|_| path)
+        })?;
+        Ok(leaf.map(|_| path))
     }
 
     /// Fewest live entries of a node that is not the root.
@@ -369,7 +369,7 @@ impl<M: Pmem> Tree<M> {
         self.leaves(node, work);
         let mut gone: Vec<Found> = vec![siblings[place]];
         if let Some(sibling) = sibling(&siblings, place).filter(|_| is_short) {
-            let other = self.node(sibling.entry.child);
+            let other = self.child(node.level + 1, sibling.entry.child)?;
             entries.extend(other.seen(self.present()).map(|found| found.entry));
             self.leaves(other, work);
             gone.push(sibling);

@@ -44,7 +44,7 @@ use pando_pmem::{LINE_BYTES, Offset, Pmem, WORD_BYTES, Writes};
 use pando_sync::LogEpoch;
 
 use crate::canary::{self, Fault};
-use crate::node::{ANCHOR, Found, Node, Probe, Span, View, bytes_of};
+use crate::node::{ANCHOR, Found, Node, Probe, Span, View};
 use crate::record::Record;
 use crate::tree::{ANCHOR_SLOTS, Error, Tree};
 
@@ -232,10 +232,14 @@ impl<M: Pmem> Tree<M> {
             let above = node.seen(view).filter(above);
             let next = above.min_by(|a, b| node.order(a.entry, b.entry));
             high = next.map(|next| next.entry.record).or(high);
-            node = self.node(chosen.entry.child);
+            node = self.child(node.level, chosen.entry.child)?;
         }
         let high = high.map(|at| self.shared.record_at(at)).transpose()?;
-        Ok(high.map(|record| record.key().to_vec()))
+        let next = high.map(|record| record.key().to_vec());
+        if next.as_ref().is_some_and(|next| next.as_slice() <= from) {
+            return Err(Error::DamagedNode { at: node.at });
+        }
+        Ok(next)
     }
 
     /// Looks at a node that a view has come to, before it is followed.
@@ -247,12 +251,7 @@ impl<M: Pmem> Tree<M> {
             let is_used = slot < node.used || start == 0 || pool.is_void(LogEpoch(start));
             is_used && start.max(end) <= self.open.0
         };
-        let is_node = |child: Offset| {
-            let room = pool.memory().bytes().checked_sub(child.get());
-            let fits = child.get().is_multiple_of(LINE_BYTES)
-                && room.is_some_and(|room| room >= bytes_of(1, self.slots));
-            fits && (is_anchor || self.node(child).level + 1 == node.level)
-        };
+        let is_node = |child: Offset| self.child(node.level, child).is_ok();
         let is_found = |found: Found| {
             if found.entry.record.is_none() {
                 return !node.is_leaf();

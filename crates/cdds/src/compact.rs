@@ -66,7 +66,7 @@ impl<M: Pmem> Tree<M> {
         value: &[u8],
         mark: u8,
     ) -> Result<bool, Error> {
-        let Some(path) = self.descend(key) else {
+        let Some(path) = self.descend(key)? else {
             return Ok(false);
         };
         let leaf = self.node(path[path.len() - 1].node);
@@ -122,7 +122,7 @@ impl<M: Pmem> Tree<M> {
         let Some(record) = record.and_then(|at| Record::at(&self.pool, at)) else {
             return Ok(false);
         };
-        let path = self.descend(record.key()).unwrap_or_default();
+        let path = self.descend(record.key())?.unwrap_or_default();
         let Some(depth) = path.iter().position(|step| step.node == at) else {
             return Ok(false);
         };

@@ -64,7 +64,7 @@ struct Place {
     lock: VersionLock,
     /// Whose frame it is; 0: nobody's.
     node: AtomicU64,
-    /// How many children in 16 bits; in 8, how many bytes are common; then whether they are leaves.
+    /// How many children in 16 bits; in 8, how many bytes are common; in 8, the level.
     head: AtomicU64,
     words: OnceLock<Box<[AtomicU64]>>,
 }
@@ -157,7 +157,11 @@ impl Frames {
     /// Makes the frame of a node that is no leaf, whose watch began before it was read. Does
     /// nothing if somebody changes the node, or the place.
     pub(crate) fn fill<M: Pmem>(&self, node: Node<'_, M>, view: View) {
-        let Some(found) = sorted(node, view).filter(|found| !found.is_empty()) else {
+        // Where a child can be no position, the node is damaged; who follows it there says so.
+        let is_position = |found: &Found| found.entry.child.get() >> SLOT_SHIFT == 0;
+        let found = sorted(node, view);
+        let found = found.filter(|found| !found.is_empty() && found.iter().all(is_position));
+        let Some(found) = found else {
             return;
         };
         let places = self.places_of(node.at).map(|index| &self.places[index]);
@@ -209,7 +213,7 @@ impl Frames {
             let child = found.entry.child.get() | found.slot << SLOT_SHIFT;
             children[index].store(child, Ordering::Relaxed);
         }
-        let head = found.len() as u64 | (skip as u64) << 16 | u64::from(node.level == 1) << 24;
+        let head = found.len() as u64 | (skip as u64) << 16 | node.level << 24;
         place.head.store(head, Ordering::Relaxed);
         place.node.store(node.at.get(), Ordering::Relaxed);
     }
@@ -250,10 +254,10 @@ impl Frame<'_> {
         Offset::new(self.node)
     }
 
-    /// Whether the children are leaves.
+    /// That of the node.
     #[inline]
-    pub(crate) fn is_above_leaves(&self) -> bool {
-        self.head >> 24 & 1 != 0
+    pub(crate) fn level(&self) -> u64 {
+        self.head >> 24 & 0xff
     }
 
     #[inline]

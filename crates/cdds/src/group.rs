@@ -88,7 +88,7 @@ impl<M: Pmem> Tree<M> {
         self.begin()?;
         let _window = Writes::new(self.pool.memory());
         let (mut work, entry) = (self.work(), Entry::of_key(key, record));
-        let leaf = self.shared.leaf_of(key, Look::ALONE, |_| ());
+        let leaf = self.shared.leaf_of(key, Look::ALONE, |_| ())?;
         let returned = match leaf.filter(|_| now.is_none()) {
             Some(leaf) => {
                 self.reopen(leaf, record, &mut work)
@@ -122,7 +122,7 @@ impl<M: Pmem> Tree<M> {
 
     /// Merges the leaf of a key if it has too few entries, and there is room for that.
     fn mend(&mut self, key: &[u8]) -> Result<(), Error> {
-        let Some(path) = self.descend(key) else {
+        let Some(path) = self.descend(key)? else {
             return Ok(());
         };
         let leaf = self.node(path[path.len() - 1].node);

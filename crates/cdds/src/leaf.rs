@@ -62,22 +62,29 @@ impl<M: Pmem> Tree<M> {
 
     /// Latches the leaf of a key, where its spot says if it has one, and looks for it; none in an
     /// empty tree. The caller has no other latch (CX3 one-latch).
-    pub(crate) fn latch(&self, key: &[u8], spot: Option<&Spot>) -> Option<Leaf<'_, M>> {
+    pub(crate) fn latch(
+        &self,
+        key: &[u8],
+        spot: Option<&Spot>,
+    ) -> Result<Option<Leaf<'_, M>>, Error> {
         // CX1 inner-stands: nobody changes what it goes through.
         let ahead = spot.and_then(|spot| self.shared.leaf_at(spot, Look::ALONE));
-        let node = match ahead {
-            Some(leaf) => leaf,
+        let found = match ahead {
+            Some(leaf) => Some(leaf),
             None => self.shared.leaf_of(key, Look::ALONE, |_| ())?,
+        };
+        let Some(node) = found else {
+            return Ok(None);
         };
         let fingerprint = spot.map_or_else(|| fingerprint_of(key), |spot| spot.fingerprint);
         let latch = self.shared.latches.latch(node.at);
-        Some(Leaf {
+        Ok(Some(Leaf {
             tree: self,
             node,
             fingerprint,
             found: node.find_with(key, fingerprint, View::PRESENT),
             latch,
-        })
+        }))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use pando_pmem::Pmem;
 
-use crate::node::{Found, Node, View};
+use crate::node::{ANCHOR, Found, Node, View};
 use crate::record::Record;
 use crate::tree::{Error, Tree};
 
@@ -23,7 +23,7 @@ impl<M: Pmem> Tree<M> {
     ) -> Result<Option<Record<'_>>, Error> {
         let mut random = random;
         for _ in 0..TRIES_MAX {
-            let Some(mut node) = self.root_node(view) else {
+            let Some(mut node) = self.root(view)? else {
                 return Ok(None);
             };
             loop {
@@ -38,7 +38,7 @@ impl<M: Pmem> Tree<M> {
                 if node.is_leaf() {
                     return self.record(entry).map(Some);
                 }
-                node = self.node(entry.child);
+                node = self.child(node.level, entry.child)?;
             }
         }
         Ok(None)
@@ -47,10 +47,10 @@ impl<M: Pmem> Tree<M> {
     /// Up to `parts - 1` separators within a range, in order, that cut it into about equal parts.
     pub(crate) fn cuts(&self, range: Range<'_>, parts: usize) -> Result<Vec<Vec<u8>>, Error> {
         let view = self.present();
-        let mut level: Vec<_> = self.root_node(view).into_iter().collect();
+        let mut level: Vec<_> = self.root(view)?.into_iter().collect();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         while let Some(first) = level.first() {
-            let is_leaf = first.is_leaf();
+            let (is_leaf, above) = (first.is_leaf(), first.level);
             let found: Vec<_> = level
                 .iter()
                 .flat_map(|node| self.within(*node, view, range))
@@ -66,16 +66,20 @@ impl<M: Pmem> Tree<M> {
             if is_leaf || keys.len() + 1 >= 8 * parts {
                 break;
             }
-            level = found
-                .iter()
-                .map(|found| self.node(found.entry.child))
-                .collect();
+            let child = |found: &Found| self.child(above, found.entry.child);
+            level = found.iter().map(child).collect::<Result<_, _>>()?;
         }
         let ranges = keys.len() + 1;
         let cut = |part: usize| (part * ranges / parts).checked_sub(1);
         let mut cuts: Vec<_> = (1..parts).filter_map(cut).collect();
         cuts.dedup();
         Ok(cuts.into_iter().map(|at| keys[at].clone()).collect())
+    }
+
+    fn root(&self, view: View) -> Result<Option<Node<'_, M>>, Error> {
+        let root = self.anchor().seen(view).next();
+        root.map(|root| self.child(ANCHOR, root.entry.child))
+            .transpose()
     }
 
     /// What a view sees of a node and may lie in a range, in order.

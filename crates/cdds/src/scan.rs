@@ -9,11 +9,11 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use pando_pmem::Pmem;
+use pando_pmem::{Offset, Pmem};
 
 use crate::node::{Found, Node, View};
 use crate::record::Record;
-use crate::shared::{Again, Look, Shared};
+use crate::shared::{Astray, Look, Shared};
 use crate::tree::{Error, Snapshot, Tree};
 
 /// The way of a scan.
@@ -62,6 +62,7 @@ impl<M: Pmem> Tree<M> {
 
 /// What a scan has of a leaf, and the keys between which it lies.
 struct Stop {
+    at: Offset,
     entries: Vec<Found>,
     low: Option<Vec<u8>>,
     high: Option<Vec<u8>>,
@@ -79,8 +80,12 @@ impl<M: Pmem> Shared<M> {
         let mut from = from.map(<[u8]>::to_vec);
         loop {
             let bound = from.as_ref().map(Vec::as_slice);
-            let Ok(stop) = self.stop(look, bound, direction) else {
-                continue;
+            let stop = match self.stop(look, bound, direction) {
+                Ok(stop) => stop,
+                Err(astray) => {
+                    self.astray(astray, look)?;
+                    continue;
+                }
             };
             self.check_kept(look)?;
             let Some(mut stop) = stop else {
@@ -99,10 +104,14 @@ impl<M: Pmem> Shared<M> {
                 Direction::Forward => stop.high.map(Bound::Included),
                 Direction::Backward => stop.low.map(Bound::Excluded),
             };
-            match next {
-                Some(next) => from = next,
-                None => return Ok(()),
+            let Some(next) = next else {
+                return Ok(());
+            };
+            // CS1 range-stands: else a separator on the way is damaged.
+            if !goes_on(bound, direction, &next) {
+                return Err(Error::DamagedNode { at: stop.at });
             }
+            from = next;
         }
     }
 
@@ -112,7 +121,7 @@ impl<M: Pmem> Shared<M> {
         look: Look,
         from: Bound<&[u8]>,
         direction: Direction,
-    ) -> Result<Option<Stop>, Again> {
+    ) -> Result<Option<Stop>, Astray> {
         let (mut low, mut high) = (None, None);
         let leaf = self.descend(look, |node| {
             let children = sorted(node, look.view)?;
@@ -143,8 +152,14 @@ impl<M: Pmem> Shared<M> {
         let Some(leaf) = leaf else {
             return Ok(None);
         };
-        let entries = sorted(leaf, look.view).ok_or(Again)?;
-        Ok(Some(Stop { entries, low, high }))
+        let entries = sorted(leaf, look.view).ok_or(Astray::Again)?;
+        let at = leaf.at;
+        Ok(Some(Stop {
+            at,
+            entries,
+            low,
+            high,
+        }))
     }
 }
 
@@ -158,6 +173,17 @@ pub(crate) fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Option<Vec<Found
     let still = node.still();
     found.sort_by(|a, b| still.order(a.entry, b.entry));
     Some(found)
+}
+
+/// Whether what comes next in a scan lies behind where it was.
+fn goes_on(bound: Bound<&[u8]>, direction: Direction, next: &Bound<Vec<u8>>) -> bool {
+    match (bound, next) {
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(next)) => {
+            next.as_slice() > from
+        }
+        (_, Bound::Excluded(next)) => has_begun(bound, direction, next),
+        _ => true,
+    }
 }
 
 /// Whether a scan from there shows a key.

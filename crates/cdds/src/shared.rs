@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_engine::limits::SESSIONS_MAX;
-use pando_pmem::{Offset, Pmem, Pool};
+use pando_pmem::{LINE_BYTES, Offset, Pmem, Pool};
 use pando_sync::LogEpoch;
 use pando_sync::epoch::Collector;
 use pando_sync::shim::{AtomicBool, AtomicU64, Ordering, Spin, fence};
@@ -13,7 +13,7 @@ use crate::change::Step;
 use crate::frame::{Frame, Frames, Way};
 use crate::latch::{Latches, Watch};
 use crate::limits::{HELD_MAX, SNAPSHOTS_MAX};
-use crate::node::{Entry, Found, Node, Probe, View, fingerprint_of};
+use crate::node::{ANCHOR, Entry, Found, Node, Probe, View, bytes_of, fingerprint_of};
 use crate::record::Record;
 use crate::tree::{ANCHOR_SLOTS, Error};
 
@@ -33,9 +33,14 @@ pub(crate) struct Shared<M> {
     closed: AtomicBool,
 }
 
-/// Somebody changed what was being read: the read begins anew.
+/// Why a way ends before its leaf.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Again;
+pub(crate) enum Astray {
+    /// Somebody changed what was being read: the read begins anew.
+    Again,
+    /// What is found there is no node of the level below, or lies beyond the pool.
+    Damaged(Offset),
+}
 
 /// How somebody looks at the tree.
 #[derive(Clone, Copy, Debug)]
@@ -188,25 +193,63 @@ impl<M: Pmem> Shared<M> {
         }
     }
 
+    /// The child at `at` of a node of this level, once nobody has changed that; none if it cannot
+    /// be one, and must not be followed.
+    #[inline]
+    pub(crate) fn child_of<'w>(
+        &'w self,
+        level: u64,
+        at: Offset,
+        watch: Watch<'w>,
+    ) -> Option<Node<'w, M>> {
+        if !self.may_be_node(at) {
+            return None;
+        }
+        let node = Node::watched(&self.pool, at, self.slots, watch);
+        let end = at.get() + bytes_of(node.level, self.slots);
+        (is_below(node.level, level) && end <= self.pool.memory().bytes()).then_some(node)
+    }
+
+    /// Whether a leaf lies there, for all that the position tells.
+    #[inline]
+    pub(crate) fn may_be_node(&self, at: Offset) -> bool {
+        let room = self.pool.memory().bytes().checked_sub(at.get());
+        let fits = room.is_some_and(|room| room >= bytes_of(0, self.slots));
+        fits && at.get().is_multiple_of(LINE_BYTES) && !at.is_none()
+    }
+
+    /// What a way that has gone astray comes to, if it is not to begin anew.
+    pub(crate) fn astray(&self, astray: Astray, look: Look) -> Result<(), Error> {
+        match astray {
+            Astray::Again => Ok(()),
+            Astray::Damaged(at) => {
+                // Of a snapshot that is gone anything may be left.
+                self.check_kept(look)?;
+                Err(Error::DamagedNode { at })
+            }
+        }
+    }
+
     /// The leaf that `choose` leads to; none in an empty tree.
     pub(crate) fn descend(
         &self,
         look: Look,
         mut choose: impl FnMut(Node<'_, M>) -> Option<Found>,
-    ) -> Result<Option<Node<'_, M>>, Again> {
+    ) -> Result<Option<Node<'_, M>>, Astray> {
         let watch = self.watch(self.anchor, look);
         let mut node = Node::watched(&self.pool, self.anchor, ANCHOR_SLOTS, watch);
         let mut found = node.seen(look.view).next();
         loop {
             let Some(Found { entry, .. }) = found else {
-                return node.holds().then_some(None).ok_or(Again);
+                return node.holds().then_some(None).ok_or(Astray::Again);
             };
             // CL3 coupled.
             let watch = self.watch(entry.child, look);
             if !node.holds() && !canary::has(Fault::Uncoupled) {
-                return Err(Again);
+                return Err(Astray::Again);
             }
-            node = Node::watched(&self.pool, entry.child, self.slots, watch);
+            let child = self.child_of(node.level, entry.child, watch);
+            node = child.ok_or(Astray::Damaged(entry.child))?;
             if node.is_leaf() {
                 return Ok(Some(node));
             }
@@ -221,10 +264,11 @@ impl<M: Pmem> Shared<M> {
         key: &[u8],
         look: Look,
         mut passed: impl FnMut(Step),
-    ) -> Option<Node<'_, M>> {
+    ) -> Result<Option<Node<'_, M>>, Error> {
         loop {
-            if let Ok(leaf) = self.way_to(key, look, &mut passed) {
-                return leaf;
+            match self.way_to(key, look, &mut passed) {
+                Ok(leaf) => return Ok(leaf),
+                Err(astray) => self.astray(astray, look)?,
             }
         }
     }
@@ -234,48 +278,58 @@ impl<M: Pmem> Shared<M> {
         key: &[u8],
         look: Look,
         passed: &mut impl FnMut(Step),
-    ) -> Result<Option<Node<'_, M>>, Again> {
+    ) -> Result<Option<Node<'_, M>>, Astray> {
         let probe = Probe::new(key);
         // Nothing is above the anchor.
         let (mut above, mut at, mut may_have_frame) = (Watch::STILL, self.anchor, look.framed);
+        let mut level = None;
         loop {
             // CL3 coupled: of both kinds of watches.
             let frame = may_have_frame.then(|| self.frames.of(at)).flatten();
             if let Some(frame) = frame {
                 if !above.holds() && !canary::has(Fault::Uncoupled) {
-                    return Err(Again);
+                    return Err(Astray::Again);
                 }
-                let way = self.in_frame(&frame, &probe).ok_or(Again)?;
+                let way = self.in_frame(&frame, &probe).ok_or(Astray::Again)?;
+                if level.is_some_and(|above| !is_below(frame.level(), above)) {
+                    let holds = frame.watch.holds();
+                    return Err(if holds {
+                        Astray::Damaged(at)
+                    } else {
+                        Astray::Again
+                    });
+                }
                 passed(Step::new(at, way.slot));
-                may_have_frame = !frame.is_above_leaves();
-                (above, at) = (frame.watch, way.child);
+                may_have_frame = frame.level() > 1;
+                (level, above, at) = (Some(frame.level()), frame.watch, way.child);
                 continue;
             }
             let watch = self.watch(at, look);
             if !above.holds() && !canary::has(Fault::Uncoupled) {
-                return Err(Again);
+                return Err(Astray::Again);
             }
-            let is_anchor = at == self.anchor;
-            let slots = if is_anchor { ANCHOR_SLOTS } else { self.slots };
-            let node = Node::watched(&self.pool, at, slots, watch);
+            let node = match level {
+                None => Node::watched(&self.pool, at, ANCHOR_SLOTS, watch),
+                Some(level) => self.child_of(level, at, watch).ok_or(Astray::Damaged(at))?,
+            };
             if node.is_leaf() {
                 passed(Step::new(at, 0));
                 return Ok(Some(node));
             }
-            let found = if is_anchor {
+            let found = if level.is_none() {
                 node.seen(look.view).next()
             } else {
                 node.child_for(&probe, look.view)
             };
             let Some(found) = found else {
-                return node.holds().then_some(None).ok_or(Again);
+                return node.holds().then_some(None).ok_or(Astray::Again);
             };
             if look.framed {
                 self.frames.fill(node, look.view);
             }
             passed(Step::new(at, found.slot));
             may_have_frame = look.framed && node.level > 1;
-            (above, at) = (watch, found.entry.child);
+            (level, above, at) = (Some(node.level), watch, found.entry.child);
         }
     }
 
@@ -292,7 +346,7 @@ impl<M: Pmem> Shared<M> {
     /// The record of a key, if it is whole.
     pub(crate) fn record_of(&self, key: &[u8], look: Look) -> Result<Option<Record<'_>>, Error> {
         loop {
-            let leaf = self.leaf_of(key, look, |_| ());
+            let leaf = self.leaf_of(key, look, |_| ())?;
             if let Some(result) = self.record_in(leaf, key, fingerprint_of(key), look) {
                 return result;
             }
@@ -325,6 +379,15 @@ impl<M: Pmem> Shared<M> {
     /// The record at a place, if it is whole.
     pub(crate) fn record_at(&self, at: Offset) -> Result<Record<'_>, Error> {
         whole(Record::at(&self.pool, at).ok_or(Error::Damaged { at })?)
+    }
+}
+
+/// Whether a node of this level may be the child of one of the other.
+fn is_below(level: u64, above: u64) -> bool {
+    if above == ANCHOR {
+        level < ANCHOR
+    } else {
+        level + 1 == above
     }
 }
 

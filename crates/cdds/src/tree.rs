@@ -29,6 +29,7 @@ use thiserror::Error;
 use crate::canary::{self, Fault};
 use crate::clean::Cleaning;
 use crate::group::Group;
+use crate::latch::Watch;
 use crate::limits::{
     ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
@@ -62,7 +63,8 @@ pub enum Error {
         /// Where.
         at: Offset,
     },
-    /// A node is not as it was left; a visit after a crash has found it (`clean.rs`).
+    /// A node is not as it was left: it is not where one can be, or of another level than its place
+    /// asks for, or a visit after a crash has found more (`clean.rs`).
     #[error("the node at {at} is damaged")]
     DamagedNode {
         /// Where.
@@ -322,6 +324,12 @@ impl<M: Pmem> Tree<M> {
 
     pub(crate) fn node(&self, at: Offset) -> Node<'_, M> {
         Node::at(&self.pool, at, self.slots)
+    }
+
+    /// The child at `at` of a node of this level, for the writer.
+    pub(crate) fn child(&self, level: u64, at: Offset) -> Result<Node<'_, M>, Error> {
+        let child = self.shared.child_of(level, at, Watch::STILL);
+        child.ok_or(Error::DamagedNode { at })
     }
 
     pub(crate) fn root_node(&self, view: View) -> Option<Node<'_, M>> {

@@ -37,7 +37,7 @@ impl Cdds {
         if !state.is_live(key.tree) || !state.tree.is_open_at(clock.current()) {
             return Err(NeedsTree);
         }
-        let mut leaf = state.tree.latch(place, spot).ok_or(NeedsTree)?;
+        let mut leaf = sound(state.tree.latch(place, spot)).ok_or(NeedsTree)?;
         let record = sound(leaf.record());
         let listed_at = record.map(|record| deadlines_of(record.value()));
         let listed_at = listed_at.unwrap_or_default();
@@ -254,7 +254,7 @@ impl State {
     ) -> R {
         let leaf = self
             .is_live(tree)
-            .then(|| self.tree.latch(place, None))
+            .then(|| sound(self.tree.latch(place, None)))
             .flatten();
         let record = sound(leaf.as_ref().map_or(Ok(None), Leaf::<Memory>::record));
         show(record, lock(&self.graves).version(place))

@@ -32,7 +32,7 @@ use super::bucket::Bucket;
 use crate::canary::{self, Fault};
 use crate::node::View;
 use crate::record::Record;
-use crate::shared::{Again, Look, Shared};
+use crate::shared::{Astray, Look, Shared};
 use crate::tree::Error;
 
 /// Buckets of a page; in tests few, so that small tables have pages and arrays.
@@ -264,7 +264,7 @@ impl<M: Pmem> Directory<M> {
         key: &[u8],
         hash: u64,
         look: Look,
-    ) -> Result<Option<Found<'_, M>>, Again> {
+    ) -> Result<Option<Found<'_, M>>, Astray> {
         let index = if look.beside {
             Some(address(hash, self.count()))
         } else {
@@ -280,12 +280,12 @@ impl<M: Pmem> Directory<M> {
         let held = || {
             let stands = watch.holds()
                 && (self.shared.check_kept(look).is_ok() || canary::has(Fault::Unkept));
-            stands.then_some(()).ok_or(Again)
+            stands.then_some(()).ok_or(Astray::Again)
         };
         // CH2 split-under-mark.
         let moved = look.beside && address(hash, self.count()) != index;
         if moved && !canary::has(Fault::StaleCount) {
-            return Err(Again);
+            return Err(Astray::Again);
         }
         loop {
             for (slot, record) in bucket.candidates(hash, look.view) {

@@ -63,7 +63,7 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
         let tree = world.read().expect("nobody panicked");
         let leaf = tree
             .is_open_at(LogEpoch::NONE)
-            .then(|| tree.latch(key, spots[0].as_ref()));
+            .then(|| tree.latch(key, spots[0].as_ref()).unwrap());
         if let Some(mut leaf) = leaf.flatten() {
             let record = leaf.record().expect("it is whole");
             let there = record.map(|record| number_of(record.value()));
