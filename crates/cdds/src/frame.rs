@@ -285,6 +285,9 @@ impl Frame<'_> {
         let (common, rest) = self.words.split_at(COMMON);
         let (separators, children) = rest.split_at(rest.len() / 2);
         let separators = separators.get(1..count)?;
+        if separators.is_empty() {
+            return Some(self.way(0));
+        }
         let (bytes, load) = (probe.words(), |word: &AtomicU64| {
             word.load(Ordering::Relaxed)
         });

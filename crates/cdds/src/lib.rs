@@ -75,6 +75,7 @@ mod leaf;
 pub mod limits;
 mod node;
 mod pick;
+mod probe;
 mod reader;
 mod record;
 mod scan;

@@ -40,6 +40,8 @@ use pando_sync::LogEpoch;
 
 use crate::canary::{self, Fault};
 use crate::latch::Watch;
+pub(crate) use crate::probe::Probe;
+use crate::probe::prefix_of;
 use crate::record::Record;
 
 /// The level of the anchor.
@@ -100,54 +102,6 @@ impl Entry {
 pub(crate) struct Found {
     pub(crate) slot: u64,
     pub(crate) entry: Entry,
-}
-
-/// A key that is looked for, and its first words.
-pub(crate) struct Probe<'k> {
-    pub(crate) key: &'k [u8],
-    prefix: u64,
-    more: [u64; 3],
-}
-
-impl<'k> Probe<'k> {
-    pub(crate) fn new(key: &'k [u8]) -> Self {
-        Self::with_words(key, [0, 1, 2, 3].map(|index| word_of(key, index)))
-    }
-
-    /// The same where its first 32 bytes are known.
-    pub(crate) fn with_words(key: &'k [u8], [prefix, more @ ..]: [u64; 4]) -> Self {
-        Self { key, prefix, more }
-    }
-
-    /// Its first 32 bytes.
-    #[inline]
-    pub(crate) fn words(&self) -> [u64; 4] {
-        let [next, third, fourth] = self.more;
-        [self.prefix, next, third, fourth]
-    }
-}
-
-/// The first bytes of a key, so that most comparisons need no record.
-fn prefix_of(key: &[u8]) -> u64 {
-    word_of(key, 0)
-}
-
-/// A word of a key, big-endian; zeros behind its end.
-#[inline]
-fn word_of(key: &[u8], index: usize) -> u64 {
-    let from = 8 * index;
-    let rest = key.get(from..).unwrap_or_default();
-    if let Some(whole) = rest.first_chunk() {
-        return u64::from_be_bytes(*whole);
-    }
-    let shift = 8 * (8 - rest.len()) as u32;
-    let word = match key.last_chunk() {
-        Some(last) => u64::from_be_bytes(*last),
-        None => rest
-            .iter()
-            .fold(0, |word, byte| word << 8 | u64::from(*byte)),
-    };
-    word.checked_shl(shift).unwrap_or(0)
 }
 
 /// The first 16 bytes of a key, in order.
@@ -447,8 +401,10 @@ impl<'p, M: Pmem> Node<'p, M> {
             .load(self.slot_at(slot).plus(index * WORD_BYTES))
     }
 
+    #[inline]
     pub(crate) fn span(self, slot: u64) -> Span {
-        Span::load(|index| self.word(slot, index as u64))
+        let words = self.pool.memory().row(self.slot_at(slot), 2);
+        Span::load(|index| words.load(index))
     }
 
     pub(crate) fn entry(self, slot: u64) -> Entry {
@@ -480,8 +436,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     /// Whether a view sees the entry in this slot (CN2 seen).
     #[inline]
     pub(crate) fn is_seen(self, slot: u64, view: View) -> bool {
-        let words = self.pool.memory().row(self.slot_at(slot), 2);
-        view.sees_entry(self.pool, Span::load(|index| words.load(index)))
+        view.sees_entry(self.pool, self.span(slot))
     }
 
     /// What a view sees of the node, in no order.
@@ -542,7 +497,7 @@ impl<'p, M: Pmem> Node<'p, M> {
             if !self.holds() {
                 return None;
             }
-            let record = Record::at(self.pool, at).unwrap_or(Record::broken(at));
+            let record = Record::at(self.pool, at).unwrap_or_else(|| Record::broken(at));
             // One that is damaged may be the key's.
             if record.key() != key && record.is_whole() {
                 return None;
@@ -557,14 +512,14 @@ impl<'p, M: Pmem> Node<'p, M> {
         })
     }
 
-    /// Asks for the records that [`Self::find_with`] will read.
+    /// Asks for the record that [`Self::find_with`] will most likely read first.
     pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) {
         let (prefix, memory) = (prefix_of(key), self.pool.memory());
         for slot in self.alike(fingerprint) {
             let words = memory.row(self.slot_at(slot), 4);
-            // Most of what has ended is somewhere else.
+            // Most of what has ended is somewhere else, and most often the first one is it.
             if words.load(1) == 0 && words.load(2) == prefix {
-                memory.prefetch(Offset::new(words.load(3)), 2 * LINE_BYTES as usize);
+                return memory.prefetch(Offset::new(words.load(3)), 2 * LINE_BYTES as usize);
             }
         }
     }
@@ -747,8 +702,18 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     /// The slots that may be used (CN3 needed), from this one on and around.
     pub(crate) fn free_slots(self, home: u64, needs: &Needs<'_>) -> impl Iterator<Item = u64> {
-        let around = (home..self.slots).chain(0..home);
-        around.filter(move |slot| !needs.need(self.pool, self.span(*slot)))
+        let words = slot_bytes(self.level) / WORD_BYTES;
+        let count = self.slots * words;
+        let row = self.pool.memory().row(self.slot_at(0), count as usize);
+        let around =
+            (home..home + self.slots).map(move |slot| match slot.checked_sub(self.slots) {
+                Some(below) => below,
+                None => slot,
+            });
+        around.filter(move |slot| {
+            let word = (slot * words) as usize;
+            !needs.need(self.pool, Span::load(|index| row.load(word + index)))
+        })
     }
 
     /// The slot of a leaf where an entry is put if it may be used, else in the next one that may:

@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pando_engine::mark::{MARK_BITS, with_mark};
-use pando_pmem::checksum::crc32c_append;
+use pando_pmem::checksum::crc32c_behind;
 use pando_pmem::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES};
 use pando_sync::prefetch::prefetch_lines;
 
@@ -78,7 +78,7 @@ pub(crate) fn make<M: Pmem>(
 
 /// Of the lengths, and what they tell of.
 fn checksum(lengths: u64, rest: &[u8]) -> u32 {
-    crc32c_append(crc32c_append(0, &lengths.to_le_bytes()), rest)
+    crc32c_behind(lengths, rest)
 }
 
 /// A record as it stands in a pool.

@@ -25,7 +25,26 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
+/// CRC-32C of a word, little-endian, and of these bytes behind it.
+#[inline]
+#[must_use]
+pub fn crc32c_behind(word: u64, bytes: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes.len() <= SHORT_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return unsafe { short_behind(word, bytes) };
+    }
+    crc32c_append(crc32c(&word.to_le_bytes()), bytes)
+}
+
 #[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn short_behind(word: u64, bytes: &[u8]) -> u32 {
+    append_short(append_short(0, &word.to_le_bytes()), bytes)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
 #[target_feature(enable = "sse4.2")]
 fn append_short(crc: u32, bytes: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
@@ -54,6 +73,10 @@ mod tests {
             assert_eq!(crc32c(bytes), crc32c::crc32c(bytes), "{length} bytes");
             let first = crc32c(&bytes[..cut]);
             assert_eq!(crc32c_append(first, &bytes[cut..]), crc32c(bytes));
+            if let Some((word, behind)) = bytes.split_first_chunk() {
+                let word = u64::from_le_bytes(*word);
+                assert_eq!(crc32c_behind(word, behind), crc32c(bytes));
+            }
         }
     }
 }

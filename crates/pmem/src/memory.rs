@@ -1,16 +1,26 @@
 //! Memory of a kind that is known when it is opened: mapped, or an ordinary file.
 //!
-//! Loads and stores go to the same words in both; what differs are flushes and commits. So a call
-//! costs one well-predicted branch more than that of [`Mapped`] or [`Filed`].
+//! Loads and stores go to the same words in both, and straight there; what differs are flushes and
+//! commits, which cost one well-predicted branch more than those of [`Mapped`] or [`Filed`].
 
 use std::io;
 use std::sync::atomic::AtomicU32;
 
+use crate::region::Region;
 use crate::{Filed, Mapped, Offset, Pmem, Words};
 
 /// See the module's header.
 #[derive(Debug)]
-pub enum Memory {
+pub struct Memory {
+    /// The words of `kind`.
+    region: Region,
+    /// Whether readers may store.
+    lets_readers_write: bool,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
     /// Persistent or shared memory.
     Mapped(Mapped),
     /// An ordinary file.
@@ -19,70 +29,81 @@ pub enum Memory {
 
 impl From<Mapped> for Memory {
     fn from(memory: Mapped) -> Self {
-        Self::Mapped(memory)
+        Self {
+            // SAFETY: they live as long as what they are of, which lies beside it.
+            region: unsafe { memory.region().alias() },
+            lets_readers_write: memory.lets_readers_write(),
+            kind: Kind::Mapped(memory),
+        }
     }
 }
 
 impl From<Filed> for Memory {
     fn from(memory: Filed) -> Self {
-        Self::Filed(memory)
+        Self {
+            // SAFETY: as above.
+            region: unsafe { memory.region().alias() },
+            lets_readers_write: true,
+            kind: Kind::Filed(memory),
+        }
     }
 }
 
 /// Calls a method of whichever it is.
 macro_rules! either {
     ($self:ident, $memory:ident => $call:expr) => {
-        match $self {
-            Self::Mapped($memory) => $call,
-            Self::Filed($memory) => $call,
+        match &$self.kind {
+            Kind::Mapped($memory) => $call,
+            Kind::Filed($memory) => $call,
         }
     };
 }
 
 impl Pmem for Memory {
+    #[inline]
     fn bytes(&self) -> u64 {
-        either!(self, memory => memory.bytes())
+        self.region.bytes()
     }
 
     #[inline]
     fn load(&self, at: Offset) -> u64 {
-        either!(self, memory => memory.load(at))
+        self.region.load(at)
     }
 
     #[inline]
     fn row(&self, at: Offset, count: usize) -> Words<'_> {
-        either!(self, memory => memory.row(at, count))
+        self.region.row(at, count)
     }
 
     #[inline]
     fn prefetch(&self, at: Offset, length: usize) {
-        either!(self, memory => memory.prefetch(at, length));
+        self.region.prefetch(at, length);
     }
 
     #[inline]
     fn store(&self, at: Offset, word: u64) {
-        either!(self, memory => memory.store(at, word));
+        self.region.store(at, word);
     }
 
     #[inline]
     fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-        either!(self, memory => memory.compare_exchange(at, current, new))
+        self.region.compare_exchange(at, current, new)
     }
 
     #[inline]
     fn write(&self, at: Offset, bytes: &[u8]) {
-        either!(self, memory => memory.write(at, bytes));
+        self.region.write(at, bytes);
     }
 
     #[inline]
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
         // SAFETY: the caller promises it.
-        either!(self, memory => unsafe { memory.read(at, length) })
+        unsafe { self.region.read(at, length) }
     }
 
     #[inline]
     fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
-        either!(self, memory => memory.halves(at))
+        self.lets_readers_write.then(|| self.region.halves(at))
     }
 
     #[inline]

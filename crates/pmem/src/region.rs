@@ -44,6 +44,15 @@ impl Region {
         }
     }
 
+    /// The same words once more.
+    ///
+    /// # Safety
+    /// As [`Region::new`]: the words outlive both.
+    pub(crate) unsafe fn alias(&self) -> Self {
+        Self { ..*self }
+    }
+
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.words as u64 * WORD_BYTES
     }
@@ -52,10 +61,9 @@ impl Region {
     #[inline]
     pub(crate) fn check(&self, at: Offset, length: usize) {
         let bytes = self.bytes();
-        assert!(
-            at.get() <= bytes && length as u64 <= bytes - at.get(),
-            "{length} bytes at {at} of {bytes}"
-        );
+        if at.get() > bytes || length as u64 > bytes - at.get() {
+            refuse(at, length, bytes);
+        }
     }
 
     /// The first byte of a range.
@@ -69,8 +77,11 @@ impl Region {
     /// The words from `at` on.
     #[inline]
     fn words(&self, at: Offset, count: usize) -> &[AtomicU64] {
-        assert!(at.get().is_multiple_of(WORD_BYTES), "a word begins at {at}");
-        self.check(at, count * WORD_BYTES as usize);
+        let length = count * WORD_BYTES as usize;
+        if !at.get().is_multiple_of(WORD_BYTES) {
+            misplaced(at);
+        }
+        self.check(at, length);
         // SAFETY: the position lies in the region, or at its end (PW1).
         let first = unsafe { self.start.add((at.get() / WORD_BYTES) as usize) };
         // SAFETY: these words lie in the region (PW1), which lives as long as `self`; they are
@@ -144,6 +155,19 @@ impl Region {
         // SAFETY: the bytes lie in the region and are initialised; nobody writes them (PW2).
         unsafe { slice::from_raw_parts(first.as_ptr(), length) }
     }
+}
+
+/// Out of line, so that loads and stores are short where they are made.
+#[cold]
+#[inline(never)]
+fn refuse(at: Offset, length: usize, bytes: u64) -> ! {
+    panic!("{length} bytes at {at} of {bytes}")
+}
+
+#[cold]
+#[inline(never)]
+fn misplaced(at: Offset) -> ! {
+    panic!("a word begins at {at}")
 }
 
 /// The words that [`Region::write`] stores.

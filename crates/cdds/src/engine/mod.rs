@@ -648,9 +648,9 @@ fn open_pool(options: &Options) -> Result<Pool<Memory>, Error> {
     };
     let open = |bytes| match &options.place {
         Place::Mapped(_, medium) => {
-            Mapped::open(path, bytes, *medium, protection).map(Memory::Mapped)
+            Mapped::open(path, bytes, *medium, protection).map(Memory::from)
         }
-        _ => Filed::open(path, bytes).map(Memory::Filed),
+        _ => Filed::open(path, bytes).map(Memory::from),
     };
     if !path.exists() {
         let memory = match &options.place {

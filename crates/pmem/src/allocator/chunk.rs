@@ -16,7 +16,7 @@ use pando_sync::LogEpoch;
 
 use super::classes::RECORD_BYTES;
 use crate::pool::{DESCRIPTORS_AT, epoch_bits, sealed, unsealed};
-use crate::{Offset, Pmem, Pool};
+use crate::{Offset, Pmem, Pool, Words};
 
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: u64 = 32;
@@ -42,6 +42,12 @@ impl Use {
         }
     }
 
+    /// The number in a descriptor's word, right or not.
+    #[inline]
+    pub(super) fn number(word: u64) -> u64 {
+        word & ((1 << 40) - 1)
+    }
+
     pub(super) fn decode(word: u64) -> Self {
         if word == 0 {
             return Self::Empty;
@@ -49,7 +55,7 @@ impl Use {
         let Some(LogEpoch(word)) = unsealed(word) else {
             return Self::Damaged;
         };
-        let number = word & ((1 << 40) - 1);
+        let number = Self::number(word);
         match word >> 40 {
             1 => Self::Slab(number),
             2 => Self::Span(number),
@@ -114,20 +120,22 @@ impl Record {
         }
     }
 
-    /// Whether the record says so at first sight, as most do. Damage may hide behind it: it is for
-    /// who looks for blocks to hand out, which a damaged one is not either.
+    /// See [`Records::seems_taken`].
     #[inline]
     pub(super) fn seems_taken<M: Pmem>(self, pool: &Pool<M>) -> bool {
-        let [taken, freed] = [self.0, self.freed_at()].map(|at| epoch_bits(pool.memory().load(at)));
-        freed < taken && !pool.is_void(taken)
+        Records::of_slab(pool, self.0, 1).seems_taken(0)
     }
 
-    pub(super) fn take<M: Pmem>(self, pool: &Pool<M>, epoch: LogEpoch) {
-        pool.memory().store(self.0, sealed(epoch));
+    /// Takes the block, in an epoch with its checksum.
+    #[inline]
+    pub(super) fn take<M: Pmem>(self, pool: &Pool<M>, sealed: u64) {
+        pool.memory().store(self.0, sealed);
     }
 
-    pub(super) fn free<M: Pmem>(self, pool: &Pool<M>, epoch: LogEpoch) {
-        pool.memory().store(self.freed_at(), sealed(epoch));
+    /// The same for freeing it.
+    #[inline]
+    pub(super) fn free<M: Pmem>(self, pool: &Pool<M>, sealed: u64) {
+        pool.memory().store(self.freed_at(), sealed);
     }
 
     /// Rubs void epochs out; whether there were any.
@@ -141,6 +149,30 @@ impl Record {
             }
         }
         cleaned
+    }
+}
+
+/// Records in a row.
+pub(super) struct Records<'p, M> {
+    pool: &'p Pool<M>,
+    words: Words<'p>,
+}
+
+impl<'p, M: Pmem> Records<'p, M> {
+    /// The first ones of the slab that begins at `chunk`.
+    #[inline]
+    pub(super) fn of_slab(pool: &'p Pool<M>, chunk: Offset, count: u64) -> Self {
+        let words = pool.memory().row(chunk, 2 * count as usize);
+        Self { pool, words }
+    }
+
+    /// Whether a record says so at first sight, as most do. Damage may hide behind it: it is for
+    /// who looks for blocks to hand out, which a damaged one is not either.
+    #[inline]
+    pub(super) fn seems_taken(&self, index: usize) -> bool {
+        let taken = epoch_bits(self.words.load(2 * index));
+        let freed = epoch_bits(self.words.load(2 * index + 1));
+        freed < taken && !self.pool.is_void(taken)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Sizes from a line on that are multiples of a line begin at a line, since the table before them
 //! is whole lines.
 
+use super::chunk::Use;
 use crate::{LINE_BYTES, WORD_BYTES};
 
 /// Sizes are multiples of this.
@@ -53,6 +54,7 @@ impl Classes {
     }
 
     /// The class that holds so many bytes; `None`: a span of chunks does.
+    #[inline]
     pub(super) fn of(&self, bytes: u64) -> Option<usize> {
         let grains = bytes.div_ceil(GRAIN_BYTES);
         self.by_grains
@@ -66,6 +68,13 @@ impl Classes {
 
     pub(super) fn slab(&self, class: usize) -> Slab {
         self.slabs[class]
+    }
+
+    /// The class of the slabs that a descriptor with this word has.
+    #[inline]
+    pub(super) fn described(&self, word: u64) -> Option<usize> {
+        let class = self.of(Use::number(word))?;
+        (self.slabs[class].described == word).then_some(class)
     }
 
     /// The class of exactly this size.
@@ -82,6 +91,8 @@ pub(super) struct Slab {
     pub(super) blocks: u64,
     /// From the chunk's beginning.
     pub(super) blocks_at: u64,
+    /// The first word of its chunk's descriptor.
+    pub(super) described: u64,
 }
 
 impl Slab {
@@ -95,6 +106,7 @@ impl Slab {
             block_bytes,
             blocks,
             blocks_at: table(blocks),
+            described: Use::Slab(block_bytes).encode(),
         }
     }
 }

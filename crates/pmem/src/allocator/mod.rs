@@ -51,13 +51,13 @@ use pando_sync::LogEpoch;
 use pando_sync::shim::{Mutex, MutexGuard, lock};
 
 pub use self::chunk::BlockState;
-use self::chunk::{Record, Use, descriptor_at};
+use self::chunk::{Record, Records, Use, descriptor_at};
 use self::classes::{Classes, RECORD_BYTES, Slab};
 use self::supply::Supply;
 use self::tally::Freed;
 pub use self::tally::Tally;
 use crate::limits::POOL_UNIT_BYTES;
-use crate::pool::DESCRIPTORS_AT;
+use crate::pool::{DESCRIPTORS_AT, epoch_bits, sealed};
 use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError, Writes};
 
 const SETTLE_FLUSH: Mark = Mark("allocator: flush of records");
@@ -117,7 +117,11 @@ pub struct Allocator<M> {
     pool: Arc<Pool<M>>,
     classes: Classes,
     chunk_bytes: u64,
+    /// The same, a power of two.
+    chunk_shift: u32,
     first_chunk: Offset,
+    /// The epoch that was written last, with its checksum.
+    last_sealed: AtomicU64,
     slabs: Box<[Mutex<Slabs>]>,
     supply: Mutex<Supply>,
     unsettled: Mutex<Unsettled>,
@@ -161,6 +165,8 @@ impl<M: Pmem> Allocator<M> {
             horizon: AtomicU64::new(0),
             first_chunk: Offset::new(first_chunk),
             chunk_bytes,
+            chunk_shift: chunk_bytes.trailing_zeros(),
+            last_sealed: AtomicU64::new(sealed(LogEpoch::NONE)),
             classes,
             pool,
         })
@@ -198,9 +204,14 @@ impl<M: Pmem> Allocator<M> {
         loop {
             if let Some(index) = slabs.free.pop() {
                 let (record, block) = self.block(slabs.chunk, class, u64::from(index));
-                record.take(&self.pool, epoch);
+                record.take(&self.pool, self.sealed(epoch));
                 self.soil_line(record.0);
                 self.tally.take(self.slab(class).block_bytes + RECORD_BYTES);
+                if let Some(next) = slabs.free.last() {
+                    // Most likely it has not been touched for long, and is written soon.
+                    let (_, next) = self.block(slabs.chunk, class, u64::from(*next));
+                    self.pool.memory().prefetch(next, 2 * LINE_BYTES as usize);
+                }
                 return Some(block);
             }
             if !self.refill(&mut slabs, class, purpose) {
@@ -216,14 +227,12 @@ impl<M: Pmem> Allocator<M> {
     pub fn free(&self, at: Offset, epoch: LogEpoch) {
         let chunk = self.chunk_of(at);
         let (record, of_slab) = self.record_at(chunk, at);
-        let state = record.judge(&self.pool);
-        assert_eq!(
-            state,
-            BlockState::Taken,
-            "block {at} is freed in epoch {epoch}"
-        );
+        // One that is damaged is handed out to nobody once it is freed, either.
+        let is_taken =
+            record.seems_taken(&self.pool) || record.judge(&self.pool) == BlockState::Taken;
+        assert!(is_taken, "block {at} is freed in epoch {epoch}");
         let _window = Writes::new(self.pool.memory());
-        record.free(&self.pool, epoch);
+        record.free(&self.pool, self.sealed(epoch));
         let bytes = match of_slab {
             Some((_, slab)) => slab.block_bytes + RECORD_BYTES,
             None => self.span_bytes(chunk),
@@ -271,10 +280,16 @@ impl<M: Pmem> Allocator<M> {
         let mut lines = mem::take(&mut lock(&self.unsettled).lines);
         lines.sort_unstable();
         lines.dedup();
-        for line in lines {
+        for line in &lines {
             self.pool.memory().mark(SETTLE_FLUSH);
             let at = Offset::new(line * LINE_BYTES);
             self.pool.memory().flush(at, LINE_BYTES as usize);
+        }
+        lines.clear();
+        let mut unsettled = lock(&self.unsettled);
+        if unsettled.lines.is_empty() {
+            // The list keeps its room for the next epoch.
+            unsettled.lines = lines;
         }
     }
 
@@ -301,6 +316,19 @@ impl<M: Pmem> Allocator<M> {
         let mut unsettled = lock(&self.unsettled);
         unsettled.freed.recall(&self.tally, taken, waiting);
         unsettled.freed.pass(&self.tally, self.horizon());
+    }
+
+    /// An epoch with its checksum: mostly the one of the time before.
+    #[inline]
+    fn sealed(&self, epoch: LogEpoch) -> u64 {
+        // Relaxed: it is whole, whichever epoch's it is.
+        let last = self.last_sealed.load(Ordering::Relaxed);
+        if epoch_bits(last) == epoch {
+            return last;
+        }
+        let word = sealed(epoch);
+        self.last_sealed.store(word, Ordering::Relaxed);
+        word
     }
 
     fn horizon(&self) -> LogEpoch {
@@ -395,12 +423,13 @@ impl<M: Pmem> Allocator<M> {
         self.freed[chunk as usize].store(0, Ordering::Relaxed);
         let horizon = self.horizon();
         let (mut waiting, mut last) = (0, LogEpoch::NONE);
+        let start = self.chunk_at(chunk);
+        let records = Records::of_slab(&self.pool, start, slab.blocks);
         for index in (0..slab.blocks).rev() {
-            let (record, _) = self.block(chunk, class, index);
-            if record.seems_taken(&self.pool) {
+            if records.seems_taken(index as usize) {
                 continue;
             }
-            match record.judge(&self.pool) {
+            match Record::of_block(start, index).judge(&self.pool) {
                 BlockState::Free => slabs.free.push(index as u16),
                 BlockState::Freed(epoch) if epoch <= horizon => slabs.free.push(index as u16),
                 BlockState::Freed(epoch) => {
@@ -438,9 +467,13 @@ impl<M: Pmem> Allocator<M> {
     }
 
     fn use_of(&self, chunk: u64) -> Use {
-        let used_for = Use::decode(self.pool.memory().load(descriptor_at(chunk)));
+        let word = self.pool.memory().load(descriptor_at(chunk));
+        if let Some(class) = self.classes.described(word) {
+            return Use::Slab(self.classes.bytes(class));
+        }
+        let used_for = Use::decode(word);
         let can_be = match used_for {
-            Use::Slab(bytes) => self.classes.exactly(bytes).is_some(),
+            Use::Slab(_) => false,
             Use::Span(chunks) => (1..=self.freed.len() as u64 - chunk).contains(&chunks),
             Use::Empty | Use::Damaged => true,
         };
@@ -470,7 +503,7 @@ impl<M: Pmem> Allocator<M> {
 
     fn chunk_of(&self, at: Offset) -> u64 {
         let chunk = at.get().checked_sub(self.first_chunk.get());
-        let chunk = chunk.map(|bytes| bytes / self.chunk_bytes);
+        let chunk = chunk.map(|bytes| bytes >> self.chunk_shift);
         chunk
             .filter(|chunk| *chunk < self.freed.len() as u64)
             .unwrap_or_else(|| panic!("no block begins at {at}"))
@@ -491,10 +524,11 @@ impl<M: Pmem> Allocator<M> {
             Use::Slab(bytes) => {
                 let class = self.class_of(bytes);
                 let slab = self.slab(class);
-                let from_first = within.checked_sub(slab.blocks_at);
-                let from_first = from_first.filter(|bytes| bytes.is_multiple_of(slab.block_bytes));
-                let index = from_first.map(|bytes| bytes / slab.block_bytes);
-                let index = index.filter(|index| *index < slab.blocks);
+                let index = within.checked_sub(slab.blocks_at).and_then(|from_first| {
+                    // A chunk has fewer bytes: 32 bits are divided in half the time.
+                    let index = u64::from(from_first as u32 / slab.block_bytes as u32);
+                    (index < slab.blocks && index * slab.block_bytes == from_first).then_some(index)
+                });
                 let index = index.unwrap_or_else(|| panic!("no block begins at {at}"));
                 let record = Record::of_block(self.chunk_at(chunk), index);
                 (record, Some((class, slab)))

@@ -260,7 +260,7 @@ impl<M: Pmem> Allocator<M> {
         for chunk in first + 1..first + chunks {
             memory.store(descriptor_at(chunk), Use::Empty.encode());
         }
-        Record::of_span(first).take(&self.pool, epoch);
+        Record::of_span(first).take(&self.pool, self.sealed(epoch));
         memory.store(descriptor_at(first), Use::Span(chunks).encode());
         let bytes = descriptor_at(first + chunks).get() - descriptor_at(first).get();
         memory.mark(SPAN_FLUSH);

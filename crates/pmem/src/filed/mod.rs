@@ -120,6 +120,10 @@ impl Filed {
         })
     }
 
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
     /// A line's bytes now.
     fn line(&self, number: u64) -> [u8; LINE_BYTES as usize] {
         let mut line = [0; LINE_BYTES as usize];

@@ -203,6 +203,14 @@ impl Mapped {
         })
     }
 
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn lets_readers_write(&self) -> bool {
+        self.protector.lets_readers_write()
+    }
+
     /// What lies below it.
     pub fn medium(&self) -> Medium {
         self.medium
@@ -270,9 +278,7 @@ impl Pmem for Mapped {
 
     #[inline]
     fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
-        self.protector
-            .lets_readers_write()
-            .then(|| self.region.halves(at))
+        self.lets_readers_write().then(|| self.region.halves(at))
     }
 
     #[inline]
