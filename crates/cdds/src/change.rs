@@ -32,6 +32,18 @@ impl Step {
     }
 }
 
+/// The way from the anchor to a key's leaf, and its entry there.
+pub(crate) struct Place {
+    path: Vec<Step>,
+    found: Option<Found>,
+}
+
+impl Place {
+    fn record(&self) -> Option<Offset> {
+        self.found.map(|found| found.entry.record)
+    }
+}
+
 /// What is to happen in one node.
 #[derive(Debug, Default)]
 pub(crate) struct Edit {
@@ -113,7 +125,8 @@ impl<M: Pmem> Tree<M> {
         purpose: Purpose,
     ) -> Result<(), Error> {
         Self::check_lengths(key, value)?;
-        self.note_before(key)?;
+        let place = self.place(key)?;
+        self.note_before(key, place.as_ref().and_then(Place::record));
         self.begin()?;
         let window = Writes::new(self.pool.memory());
         let take = |bytes| self.allocator.allocate_for(purpose, bytes, self.open);
@@ -124,7 +137,7 @@ impl<M: Pmem> Tree<M> {
         }
         work.taken.push(record);
         let begun = Entry::of_key(key, record);
-        let changed = self.put_record(key, begun, &mut work);
+        let changed = self.put_record(place, begun, &mut work);
         let kept = self.finish(changed, work);
         drop(window);
         self.keep_replaced(kept?);
@@ -135,24 +148,34 @@ impl<M: Pmem> Tree<M> {
         Work::new(&self.shared.latches)
     }
 
-    /// Lets a key have a record, in the place of the one that it has.
+    /// Where a key is or would be; none in an empty tree.
+    pub(crate) fn place(&self, key: &[u8]) -> Result<Option<Place>, Error> {
+        let path = self.descend(key)?;
+        Ok(path.map(|path| Place {
+            found: self.leaf_on(&path).find(key, self.present()),
+            path,
+        }))
+    }
+
+    fn leaf_on(&self, path: &[Step]) -> Node<'_, M> {
+        self.node(path[path.len() - 1].node)
+    }
+
+    /// Lets the key of a place have a record, instead of the one that it has.
     pub(crate) fn put_record(
         &self,
-        key: &[u8],
+        place: Option<Place>,
         begun: Entry,
         work: &mut Work<'_>,
     ) -> Result<(), Error> {
-        let Some(path) = self.descend(key)? else {
+        let Some(Place { path, found }) = place else {
             let leaf = self.make_node(0, &[begun], work)?;
             self.anchor_begins(Entry::lowest(leaf), work);
             return Ok(());
         };
-        let leaf = self.node(path[path.len() - 1].node);
-        let mut edit = Edit {
-            ends: Vec::new(),
-            begins: vec![begun],
-        };
-        if let Some(found) = leaf.find(key, self.present()) {
+        let leaf = self.leaf_on(&path);
+        let mut edit = Edit::beginning(begun);
+        if let Some(found) = found {
             work.replaced = Some(found.entry.record);
             if leaf.span(found.slot).start == self.open.0 {
                 leaf.replace(found.slot, begun.record);
@@ -165,14 +188,14 @@ impl<M: Pmem> Tree<M> {
 
     /// Removes a key; whether it was there. Needs no room.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, Error> {
-        let Some(path) = self.descend(key)? else {
+        let Some(Place { path, found }) = self.place(key)? else {
+            return Ok(false);
+        };
+        let Some(found) = found else {
             return Ok(false);
         };
         let leaf = path[path.len() - 1].node;
-        let Some(found) = self.node(leaf).find(key, self.present()) else {
-            return Ok(false);
-        };
-        self.note_before(key)?;
+        self.note_before(key, Some(found.entry.record));
         self.begin()?;
         let window = Writes::new(self.pool.memory());
         self.allocator.expect_free(found.entry.record);

@@ -100,7 +100,8 @@ impl<M: Pmem> Tree<M> {
             Ok(())
         } else {
             work.purpose = Purpose::Removal;
-            self.put_record(key, entry, &mut work)
+            let place = self.place(key)?;
+            self.put_record(place, entry, &mut work)
         };
         self.finish(put, work).map(|_| ())
     }
@@ -146,18 +147,13 @@ impl<M: Pmem> Tree<M> {
         Ok(record.map(Record::at_offset))
     }
 
-    /// Before a pair changes.
-    pub(crate) fn note_before(&mut self, key: &[u8]) -> Result<(), Error> {
-        let Some(group) = &self.group else {
-            return Ok(());
-        };
-        if !group.before.contains_key(key) {
-            let record = self.record_at_key(key)?;
-            if let Some(group) = &mut self.group {
-                group.before.insert(key.to_vec(), record);
-            }
+    /// Before a pair changes that has this record.
+    pub(crate) fn note_before(&mut self, key: &[u8], record: Option<Offset>) {
+        if let Some(group) = &mut self.group
+            && !group.before.contains_key(key)
+        {
+            group.before.insert(key.to_vec(), record);
         }
-        Ok(())
     }
 
     /// Notes a record that a change of the group has replaced (CB1 freed-at-its-end).

@@ -338,7 +338,12 @@ impl Restore for CddsSession {
         let place = place_of(key.tree, key.bytes);
         let mut guard = self.engine.write();
         let state = &mut *guard;
-        let newer = state.last_version(&place).is_none_or(|last| last < version);
+        let record = sound(state.tree.record_of(&place, state.tree.present()));
+        let (old_at, last) = (
+            record.map(Record::at_offset),
+            state.version_beside(record, &place),
+        );
+        let newer = last.is_none_or(|last| last < version);
         if !state.is_live(key.tree) || !newer {
             return false;
         }
@@ -351,7 +356,7 @@ impl Restore for CddsSession {
             }
             None => Change::Remove(version),
         };
-        let made = state.apply(key.tree, &place, &change);
+        let made = state.apply(key.tree, (&place, old_at), &change);
         if matches!((&made, change), (Ok(()), Change::Remove(_))) {
             lock(&state.graves).bury(&place, version);
         }

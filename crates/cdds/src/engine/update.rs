@@ -12,7 +12,7 @@ use crate::Error;
 use crate::ahead::Spot;
 use crate::leaf::{Done, Leaf};
 use crate::record::Record;
-use pando_pmem::Memory;
+use pando_pmem::{Memory, Offset};
 
 /// What an update does to the tree.
 pub(super) enum Change {
@@ -144,7 +144,7 @@ impl Cdds {
         let (Change::Put(version, ..) | Change::Remove(version)) = change else {
             return Ok(None);
         };
-        state.apply(key.tree, place, &change)?;
+        state.apply(key.tree, (place, old_at), &change)?;
         // What was replaced stays as it is until the lock is released: nobody allocates.
         let old = old_at.and_then(|at| Record::at(&state.tree.pool, at));
         show_record(old, |old| {
@@ -164,16 +164,16 @@ impl Cdds {
 pub(super) struct NeedsTree;
 
 impl State {
-    /// Puts or removes, and keeps the images, counts, graves and deadlines right. If there is no
-    /// room, nothing has changed.
+    /// Puts or removes, and keeps the images, counts, graves and deadlines right. `old_at` is the
+    /// key's record. If there is no room, nothing has changed.
     pub(super) fn apply(
         &mut self,
         tree: TreeId,
-        place: &[u8],
+        (place, old_at): (&[u8], Option<Offset>),
         change: &Change,
     ) -> Result<(), Error> {
         self.note_grave(place);
-        let old = self.tree.record_of(place, self.tree.present())?;
+        let old = old_at.and_then(|at| Record::at(&self.tree.pool, at));
         let was = old.map(|record| (version_of(record.value()), record.value().len()));
         let listed_at = old.map(|record| deadlines_of(record.value()));
         let listed_at = listed_at.unwrap_or_default();
@@ -223,14 +223,13 @@ impl State {
         Ok(())
     }
 
-    /// The version that the key has now, as a value or as a removed one; nobody else changes it.
-    pub(super) fn last_version(&self, place: &[u8]) -> Option<ValueVersion> {
-        let record = sound(self.tree.record_of(place, self.tree.present()));
-        self.version_beside(record, place)
-    }
-
-    /// The same where its record is known.
-    fn version_beside(&self, record: Option<Record<'_>>, place: &[u8]) -> Option<ValueVersion> {
+    /// The version that the key with this record has now, as a value or as a removed one; nobody
+    /// else changes it.
+    pub(super) fn version_beside(
+        &self,
+        record: Option<Record<'_>>,
+        place: &[u8],
+    ) -> Option<ValueVersion> {
         match record {
             Some(record) => Some(version_of(record.value())),
             None => lock(&self.graves).version(place),
