@@ -328,4 +328,26 @@ impl Transaction<'_> {
         self.set_tip(tip)?;
         Ok(tip)
     }
+
+    /// Makes a branch what another one is, on a line that leaves that one's there; the other one is
+    /// dropped. Views of either's former tip fail; the former tip of the first stays as long as
+    /// somebody needs it.
+    pub fn adopt_branch(&mut self, branch: BranchId, other: &[u8]) -> Result<BranchId, Stop> {
+        let dropped = self.branch(other)?;
+        let (old, from) = (self.tip_of(branch)?, self.tip_of(dropped)?);
+        let descendants_max = self.descendants_max(old.snapshot)?;
+        if dropped == branch {
+            return Err(Error::NoBranch.into());
+        }
+        self.drop_branch(other)?;
+        // Above the former tip, whichever of the two lines is older.
+        let mut head = self.head()?;
+        let tip = self.begin_line(&mut head, from.snapshot, from, descendants_max)?;
+        self.set_head(head);
+        self.set_tip(View {
+            kind: old.kind,
+            ..tip
+        })?;
+        Ok(dropped)
+    }
 }

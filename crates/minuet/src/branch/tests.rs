@@ -160,6 +160,17 @@ impl World {
         }
     }
 
+    /// A branch becomes what another one is, which goes.
+    fn adopt(&mut self) {
+        let dropped = self.random.usize(1..self.branches.len());
+        let (_, name, held) = self.branches.swap_remove(dropped);
+        let which = self.random.usize(0..self.branches.len());
+        let (branch, _, now) = &mut self.branches[which];
+        let adopted = self.database.run(|t| t.adopt_branch(*branch, &name));
+        adopted.unwrap();
+        *now = held;
+    }
+
     /// Some rounds of the collection; what is not kept any more is no snapshot any more.
     fn collect(&mut self) {
         collect(&mut self.database, 2);
@@ -211,6 +222,7 @@ fn run(seed: u64) {
             84..92 if world.branches.len() > 3 => world.drop_one(),
             92..96 => world.reset(),
             96..98 => world.collect(),
+            98.. if world.branches.len() > 3 => world.adopt(),
             _ => {}
         }
         if step % 25 == 0 {
@@ -352,6 +364,40 @@ fn a_reset_breaks_views_and_versions_go_on() {
     assert_eq!(get(&mut database, main, b"k").as_deref(), Some(&b"old"[..]));
     let version = put(&mut database, main, b"k", b"new");
     assert!(versions.iter().all(|before| *before < version));
+}
+
+/// Whichever of the two began later.
+#[test]
+fn a_branch_that_becomes_another_breaks_views_of_both() {
+    let mut database = database(2, 4);
+    let main = BranchId::FIRST;
+    put(&mut database, main, b"k", b"old");
+    let from = Origin::Branch(main);
+    let one = create(&mut database, b"one", from).unwrap();
+    put(&mut database, main, b"k", b"new");
+    let two = create(&mut database, b"two", Origin::Branch(main)).unwrap();
+    for (branch, other, name, value) in [(two, one, b"one", b"old"), (main, two, b"two", b"old")] {
+        let views = [branch, other].map(|of| database.run(|t| t.tip_of(of)).unwrap());
+        let version = put(&mut database, branch, b"k", b"lost");
+        assert_eq!(database.run(|t| t.adopt_branch(branch, name)), Ok(other));
+        let [here, gone] = views.map(|view| database.run(|t| TREE.put(t, view, b"k", b"")));
+        assert_eq!(here, Err(Error::Outdated));
+        assert_eq!(gone, Err(Error::NoBranch));
+        assert_eq!(
+            get(&mut database, branch, b"k").as_deref(),
+            Some(&value[..])
+        );
+        assert!(put(&mut database, branch, b"other", b"") > version);
+    }
+    let itself = database.run(|t| t.adopt_branch(main, b"main"));
+    assert_eq!(itself, Err(Error::NoBranch));
+    let trial = create(&mut database, b"trial", from).unwrap();
+    let mainline = database.run(|t| t.adopt_branch(trial, b"main"));
+    assert_eq!(mainline, Err(Error::Mainline));
+    database.run(|t| t.drop_branch(b"trial")).unwrap();
+    collect(&mut database, 4);
+    audit(database.memnodes().memnodes(), 4, true).unwrap();
+    assert_eq!(database.run(count), Ok(1));
 }
 
 #[test]

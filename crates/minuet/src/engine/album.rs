@@ -41,7 +41,7 @@ pub struct AlbumNode {
 
 impl State {
     /// A version that stays as it is: a snapshot, or what a branch is now.
-    fn settle(&mut self, version: From) -> Sight {
+    pub(super) fn settle(&mut self, version: From) -> Sight {
         match version {
             From::Snapshot(at) => self.frozen.get(&at).expect("it is not released").clone(),
             From::Branch(branch) => {

@@ -4,12 +4,14 @@
 //! meanwhile, as it does for snapshots. Names are the catalog's (`branch`).
 //!
 //! Deliberately absent: merges and resets. The database does them key by key, so that they are
-//! logged and watched as all that it writes.
+//! logged and watched as all that it writes; a large merge does so on a branch of its own, which
+//! the one that it is for becomes ([`Minuet::adopt_branch`]).
 
 #[cfg(test)]
 mod tests;
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::atomic::Ordering;
 
 use pando_engine::{Direction, Snapshot, TreeId};
 
@@ -178,6 +180,34 @@ impl Minuet {
         Ok(())
     }
 
+    /// Makes a branch what another one is, which goes, in one step: the first tree of each pair is
+    /// what the second was, which is no tree any more. What was removed in either is forgotten: the
+    /// caller sees to it that versions drawn later are above all that were drawn so far.
+    pub fn adopt_branch(
+        &self,
+        branch: BranchId,
+        other: &[u8],
+        trees: impl IntoIterator<Item = (TreeId, TreeId)>,
+    ) -> Result<(), Error> {
+        let mut state = self.write();
+        let gone = state.run_fallible(|transaction| transaction.adopt_branch(branch, other))?;
+        state.tips.remove(&gone);
+        state.renew_tip(branch);
+        for (tree, from) in trees {
+            state.graves.drop_tree(tree);
+            state.graves.drop_tree(from);
+            let from = state.trees.remove(&from);
+            let tree = state.trees.get(&tree);
+            if let (Some(tree), Some(from)) = (tree, from) {
+                debug_assert!(tree.base == from.base && from.branch == gone);
+                // Relaxed: as in `Counted::keys`.
+                tree.keys.store(from.keys(), Ordering::Relaxed);
+            }
+        }
+        state.collecting.note_released();
+        Ok(())
+    }
+
     /// Gives a branch another name.
     pub fn rename_branch(&self, name: &[u8], new: &[u8]) -> Result<(), Error> {
         let renamed = |transaction: &mut Transaction<'_>| transaction.rename_branch(name, new);
@@ -207,6 +237,22 @@ impl Minuet {
         let tree = state.add_loose_tree(BranchId::FIRST, base, 0);
         state.bases.insert(tree, sight);
         Some(tree)
+    }
+
+    /// Trees that show what trees of a branch are now, each until [`Self::close_base`], whatever is
+    /// done with the branch. They cannot be written. The caller makes sure that no session is in an
+    /// operation.
+    pub fn open_now(&self, branch: BranchId, trees: &[TreeId]) -> Vec<TreeId> {
+        let mut state = self.write();
+        let sight = state.settle(From::Branch(branch));
+        let mut shown = Vec::new();
+        for tree in trees {
+            let base = state.trees.get(tree).expect("a tree that is there").base;
+            let tree = state.add_loose_tree(BranchId::FIRST, base, 0);
+            state.bases.insert(tree, sight.clone());
+            shown.push(tree);
+        }
+        shown
     }
 
     /// Nobody needs such a tree any more, or one of `album`.

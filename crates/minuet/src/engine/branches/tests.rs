@@ -106,6 +106,34 @@ impl Model {
         }
     }
 
+    /// A branch becomes what another one is, which goes, while a tree shows what it was.
+    fn adopt(&mut self) {
+        let engine = Arc::clone(&self.session.engine);
+        let (one, other) = (
+            self.random.usize(..self.branches.len()),
+            self.random.usize(..self.branches.len()),
+        );
+        let (gone, from, _) = self.branches[other].clone();
+        if one == other || other == 0 || self.snapshots.iter().any(|(_, shown, _)| *shown == from) {
+            return;
+        }
+        let (branch, tree, old) = self.branches[one].clone();
+        let was = engine.open_now(branch, &[tree]);
+        self.write();
+        self.clock.end_all();
+        let name = format!("b{}", gone.0);
+        engine
+            .adopt_branch(branch, name.as_bytes(), [(tree, from)])
+            .unwrap();
+        self.branches[one].2 = self.branches[other].2.clone();
+        self.branches.remove(other);
+        maintain(&Arc::clone(&self.clock), &mut self.session);
+        let old_now = map_of(&mut self.session, None, was[0]);
+        assert!(old_now == old, "what it was is shown");
+        engine.close_base(was[0]);
+        self.check();
+    }
+
     fn snapshot(&mut self) {
         let engine = Arc::clone(&self.session.engine);
         if self.snapshots.len() > 3 {
@@ -243,6 +271,7 @@ fn run(with_albums: bool) {
                 0 if model.branches.len() < 6 => model.branch(),
                 1 => model.drop_one(),
                 2 => model.snapshot(),
+                6 => model.adopt(),
                 3 => maintain(&Arc::clone(&model.clock), &mut model.session),
                 4 | 5 if with_albums => model.album(),
                 _ => model.write(),
