@@ -11,6 +11,7 @@
 //! | `mainline` | BRANCH MAIN | all gates, `Relaxed` | new connections, RESET, `Relaxed` |
 //! | `changed_in` | the same | all gates, `Relaxed` | clients of `sync`, under a gate, `Relaxed` |
 //! | `expirer` | maintenance | its mutex | the same |
+//! | `merging` | a merge that builds a hidden branch, under all gates | its mutex | the same, maintenance |
 //! | `changes` | all that is logged of branches and lasting snapshots | all gates, `Relaxed` | checkpoints, under all gates |
 //!
 //! The first branch is the database as it is without others: replicas and eviction know it alone.
@@ -27,7 +28,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::BranchId;
@@ -59,6 +60,11 @@ pub(crate) struct NamedBranch {
 }
 
 impl NamedBranch {
+    /// Whether a merge builds it (`turn::branches::build`), or has: clients do not see it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.name.starts_with(limits::HIDDEN_PREFIX)
+    }
+
     /// What log and checkpoints say of it.
     pub(crate) fn note(&self) -> BranchNote {
         BranchNote {
@@ -82,6 +88,8 @@ pub(crate) struct Branches {
     changed_in: AtomicU64,
     /// Where the expirer goes on.
     pub(crate) expirer: Mutex<Expirer>,
+    /// The merge that goes on with a hidden branch, as long as it does.
+    pub(crate) merging: Mutex<Weak<()>>,
 }
 
 /// Where the expirer is among the databases of branches.
@@ -114,6 +122,7 @@ impl Branches {
             changes: AtomicU64::new(grove.changes),
             changed_in: AtomicU64::new(0),
             expirer: Mutex::default(),
+            merging: Mutex::default(),
         }
     }
 
@@ -133,9 +142,16 @@ impl Branches {
         all
     }
 
-    /// How many there are.
+    /// How many there are, hidden ones among them.
     pub(crate) fn len(&self) -> usize {
         self.read().len()
+    }
+
+    /// Those that clients do not see.
+    pub(crate) fn hidden(&self) -> Vec<NamedBranch> {
+        let list = self.read();
+        let hidden = list.values().filter(|branch| branch.is_hidden());
+        hidden.cloned().collect()
     }
 
     /// Whether a branch is there.
@@ -150,7 +166,8 @@ impl Branches {
     /// The branch of this name. MAIN, in any case, is the first one unless another has that name.
     pub(crate) fn named(&self, name: &[u8]) -> Result<NamedBranch, CommandError> {
         let list = self.read();
-        let found = list.values().find(|branch| *branch.name == *name);
+        let is_named = |branch: &&NamedBranch| *branch.name == *name && !branch.is_hidden();
+        let found = list.values().find(is_named);
         let main = || {
             name.eq_ignore_ascii_case(b"main")
                 .then_some(BranchId::FIRST)

@@ -175,6 +175,17 @@ pub enum CommandError {
     MergeApart { database: usize },
     #[error("ERR more than {keys_max} keys differ")]
     TooManyKeysDiffer { keys_max: usize },
+    #[error("ERR more than {keys_max} keys with deadlines differ")]
+    TooManyDeadlinesDiffer { keys_max: usize },
+    #[error("ERR another large merge is under way; try again")]
+    MergeUnderWay,
+    #[error("ERR writes are paused: nothing was merged")]
+    MergePaused,
+    #[error(
+        "ERR more than {keys_max} keys of the branch have changed at the end of the merge: \
+         nothing was merged"
+    )]
+    MergeOvertaken { keys_max: usize },
     #[error("ERR the branch was emptied, or has gone, while it was compared")]
     BranchChanged,
     #[error("ERR the memory of very many dropped snapshots is not free yet; try again")]

@@ -27,8 +27,23 @@ pub const SNAPSHOTS_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 /// Longest name of a snapshot, in bytes.
 pub const SNAPSHOT_NAME_BYTES_MAX: usize = 128;
 
-/// Keys that BRANCH MERGE and BRANCH RESET change, at most: they do so in one step.
+/// Keys that BRANCH MERGE compares and BRANCH RESET changes in one step, at most; RESET changes no
+/// more. A larger merge merges as many anew under all gates, and as many of its keys have
+/// deadlines.
 pub const MERGED_KEYS_MAX: usize = 1 << 18;
+
+/// Keys that a large merge compares in a slice, about.
+pub const MERGE_KEYS_PER_SLICE: usize = 64;
+
+/// Keys that have changed on a branch while a large merge into it was built, of which the rest is
+/// merged under all gates.
+pub const MERGE_NEAR_KEYS: usize = 1024;
+
+/// Times that a large merge follows what is written, before the rest is merged under all gates.
+pub const MERGE_ROUNDS_MAX: usize = 32;
+
+/// What names of branches begin with that clients do not see.
+pub(crate) const HIDDEN_PREFIX: &[u8] = b"\0merge";
 
 /// Conflicts that BRANCH MERGE names.
 pub const CONFLICTS_NAMED: usize = 100;

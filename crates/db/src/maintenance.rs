@@ -109,7 +109,7 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
         let _ = turn.flush(0);
     }
     let mut turn = Turn::begin(database, session);
-    let dropped = turn.drop_overdue_snapshot() | turn.settle_snapshots();
+    let dropped = turn.drop_overdue_snapshot() | turn.settle_snapshots() | turn.drop_unfinished();
     drop(turn);
     expire_on_branches(database, session);
     for _ in 0..SLICES {

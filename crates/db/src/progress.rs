@@ -17,10 +17,12 @@
 //! Deliberately absent: who wakes whom; that is the front end's concern.
 
 use crate::clock::{Microseconds, Milliseconds};
+use std::any::Any;
 use std::ops::Range;
 
 use pando_engine::{LogEpoch, StreamId, TypeTag};
 use pando_protocol::Reply;
+use pando_protocol::command::GateNeed;
 
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
@@ -143,10 +145,16 @@ impl ReplicaWait {
 }
 
 /// A command that does its work in bounded slices.
-pub trait Slice: Send + std::fmt::Debug {
+pub trait Slice: Any + Send + std::fmt::Debug {
     /// Does the next slice; when it returns true the reply is written (an error included) and the
     /// command is over. Nothing is written to `reply` before that.
     fn step(&mut self, keyspace: &mut Keyspace<'_>, reply: &mut Reply<'_>) -> bool;
+
+    /// The gates under which the next slice runs: its own, or all. In a turn that holds all, the
+    /// turn does the work (`turn::branches`).
+    fn gates(&self) -> GateNeed {
+        GateNeed::Own
+    }
 
     /// The present state of the work, to continue from if the next slice is in a run that does not
     /// count. O(what it has found), and called only where runs are repeated.

@@ -10,7 +10,7 @@
 //! | `changes`, `loose` | the same | all gates, `Relaxed` | commands under a gate, `Relaxed` |
 //! | `count_max`, `bytes_max` | CONFIG SET | `Relaxed` | SNAPSHOT CREATE, maintenance |
 //! | `is_full` | maintenance | `Relaxed` | writes |
-//! | `rollbacks` | SNAPSHOT ROLLBACK | all gates, `Relaxed` | cas tokens, under a gate, `Relaxed` |
+//! | `rollbacks` | SNAPSHOT ROLLBACK, large merges | all gates, `Relaxed` | cas tokens, under a gate, `Relaxed` |
 //!
 //! A session keeps the list that it last saw ([`Seen`]), so reading in a snapshot writes no shared
 //! memory.

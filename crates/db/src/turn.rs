@@ -50,6 +50,9 @@ use crate::transaction::Transaction;
 
 pub(crate) use self::memory::MemoryGrant;
 
+#[cfg(test)]
+pub(crate) use self::branches::small;
+
 use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
 
@@ -720,7 +723,10 @@ impl<'t> Turn<'t> {
         slices: &mut Slices,
         reply: &mut Reply<'_>,
     ) -> bool {
-        self.hold_own();
+        match slices.work.gates() {
+            GateNeed::All => self.hold_all(),
+            _ => self.hold_own(),
+        }
         self.start(client);
         self.session.observed = slices.observed;
         let start = reply.position();

@@ -18,7 +18,9 @@ impl Database {
     /// How many branches there are, where the engine has any.
     #[must_use]
     pub fn branches(&self) -> Option<usize> {
-        self.store.branching().map(|_| self.branches.len())
+        let hidden = self.branches.hidden().len();
+        let all = self.store.branching().map(|_| self.branches.len());
+        all.map(|all| all.saturating_sub(hidden))
     }
 
     /// How many of them, but the first, end with the process.

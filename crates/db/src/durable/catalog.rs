@@ -9,7 +9,7 @@
 //! |---|---|
 //! | number | how many changes there have been, with this one |
 //! | number | the point |
-//! | 1 | what: 1 a branch made, 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 7 dropped |
+//! | 1 | what: 1 a branch made, 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 7 dropped; 8 a branch became a hidden one |
 //! | … | its data, in the order of [`Event`]'s fields |
 //!
 //! A [`Forest`] is what a checkpoint says: all that was there at its start, and which of its chunks
@@ -98,6 +98,12 @@ pub(crate) enum Event {
     },
     Released {
         epoch: LogEpoch,
+    },
+    /// A branch, whose databases have these trees, became a hidden one, which is gone.
+    Adopted {
+        branch: u64,
+        hidden: u64,
+        trees: Vec<TreeId>,
     },
 }
 
@@ -245,6 +251,16 @@ impl CatalogChange {
                 out.put(&[7]);
                 out.number(epoch.0);
             }
+            Event::Adopted {
+                branch,
+                hidden,
+                trees,
+            } => {
+                out.put(&[8]);
+                out.number(*branch);
+                out.number(*hidden);
+                put_trees(out, trees);
+            }
         }
     }
 
@@ -277,6 +293,11 @@ impl CatalogChange {
             },
             7 => Event::Released {
                 epoch: LogEpoch(input.number()?),
+            },
+            8 => Event::Adopted {
+                branch: input.number()?,
+                hidden: input.number()?,
+                trees: take_trees(input)?,
             },
             _ => return malformed("branches changed in a way that this version does not know"),
         };

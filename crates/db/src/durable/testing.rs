@@ -45,6 +45,12 @@ pub(crate) enum Fault {
     BranchForgotten,
     /// A checkpoint without branches counts although some were made meanwhile.
     OvertakenCounts,
+    /// A large merge does not follow what is written to its branch meanwhile.
+    NoCatchUp,
+    /// A branch that became another one leaves no record.
+    AdoptionForgotten,
+    /// The record of that names an epoch before the last ones of what it became.
+    AdoptedEarly,
     /// Replay restores the newest records of a wave first.
     WaveBackwards,
     /// The age of a write that is not durable is unknown.

@@ -6,9 +6,9 @@
 //! its tokens. Versions of two trees do repeat (FLUSHALL installs a fresh tree, SWAPDB another
 //! one), and so would those of a server that lost its last writes in a crash. The offset is
 //! therefore drawn from the tree's number and from a number that every opening of a database draws
-//! anew, and that every SNAPSHOT ROLLBACK changes: a token read from another tree, or before a
-//! restart or a rollback, matches by chance only, about once in 2^62 times. Clients of memcached
-//! expect no more of a restart: there it forgets everything.
+//! anew, and that every SNAPSHOT ROLLBACK and every large BRANCH MERGE changes: a token read from
+//! another tree, or before one of these, matches by chance only, about once in 2^62 times. Clients
+//! of memcached expect no more of a restart: there it forgets everything.
 //! (Epochs that begin beyond any that a crash can have lost would keep tokens across a restart, but
 //! the log, its scan and every checkpoint would have to allow gaps.)
 //!

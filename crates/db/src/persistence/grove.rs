@@ -17,18 +17,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pando_durability::checkpoint::{self, Chunk, Manifest};
-use pando_engine::{LogEpoch, Snapshot, TreeId};
+use pando_engine::{Deadline, Key, LogEpoch, Point, Snapshot, TreeId};
 use pando_minuet::BranchId;
-use pando_minuet::engine::{From, Minuet, NOWHERE, is_of_branch};
+use pando_minuet::engine::{Differing, From, Minuet, NOWHERE, is_of_branch};
 
 use super::load::Loader;
 use super::recover::RecoveryError;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
-use crate::expiry::ExpiryIndex;
+use crate::expiry::{ExpiryIndex, Of};
 use crate::grove::{Grove, Grown};
+use crate::limits;
 use crate::snapshots::Frozen;
-use crate::store::Store;
+use crate::store::{Store, StoreSession};
 
 const NO_BRANCH: &str = "a branch changes that there is not";
 
@@ -130,7 +131,9 @@ impl Grove {
         let Some(engine) = self.engine.clone() else {
             self.changes = change.changes;
             return match change.event {
-                Event::Branched { .. } | Event::Frozen { .. } => Err(Refusal::Engine),
+                Event::Branched { .. } | Event::Frozen { .. } | Event::Adopted { .. } => {
+                    Err(Refusal::Engine)
+                }
                 _ => Ok(()),
             };
         };
@@ -167,6 +170,16 @@ impl Grove {
                         .unwrap_err()
                         .into());
                 }
+            }
+            Event::Adopted {
+                branch,
+                hidden,
+                trees,
+            } => {
+                let hidden = self.branches.remove(&hidden);
+                let hidden = hidden.map_or(malformed(NO_BRANCH), Ok)?.note;
+                let id = self.branch(branch)?.id;
+                adopt(&engine, (store, expiry), (id, &trees), &hidden)?;
             }
             Event::Released { epoch } => {
                 let Some(snapshot) = self.snapshots.remove(&epoch) else {
@@ -254,6 +267,74 @@ fn done(result: Result<(), pando_minuet::Error>) -> Result<(), Malformed> {
     result.map_err(|_| Malformed {
         what: "a branch cannot be changed again",
     })
+}
+
+/// A branch, whose databases have these trees, becomes a hidden one.
+fn adopt(
+    engine: &Minuet,
+    (store, expiry): (&Store, &ExpiryIndex),
+    (branch, trees): (BranchId, &[TreeId]),
+    hidden: &BranchNote,
+) -> Result<(), Malformed> {
+    if trees.len() != hidden.trees.len() {
+        return malformed("a branch became one of other databases");
+    }
+    let pairs: Vec<_> = trees.iter().copied().zip(hidden.trees.clone()).collect();
+    // Of the first branch alone is the index complete.
+    let changed = match branch {
+        BranchId::FIRST => retimed(store, &pairs),
+        _ => Vec::new(),
+    };
+    done(engine.adopt_branch(branch, &hidden.name, pairs.iter().copied()))?;
+    for (tree, key, changes) in changed {
+        for (of, before, after) in changes {
+            let index = expiry.by(of);
+            index.reconcile(Key::new(tree, &key), before, || after);
+        }
+    }
+    for (_, from) in pairs {
+        expiry.drop_tree(from);
+    }
+    Ok(())
+}
+
+/// A key of a tree, and what deadlines of it were and will be.
+type Retimed = (
+    TreeId,
+    Vec<u8>,
+    [(Of, Option<Deadline>, Option<Deadline>); 2],
+);
+
+/// The keys of the first trees of pairs that have other deadlines in the second ones.
+fn retimed(store: &Store, pairs: &[(TreeId, TreeId)]) -> Vec<Retimed> {
+    let Ok(StoreSession::Minuet(mut session)) = store.session() else {
+        unreachable!("the engine has branches, and recovery few sessions");
+    };
+    let mut found = Vec::new();
+    for (tree, other) in pairs {
+        let mut from = Vec::new();
+        loop {
+            let sides = [(*tree, None), (*other, None)];
+            let limit = limits::DIFFERENCES_PER_SLICE;
+            let Differing { keys, next } = session.differing(sides, b"", &from, limit);
+            for key in keys {
+                let [before, after] = [tree, other].map(|tree| {
+                    session.get(Key::new(*tree, &key), |value| {
+                        Of::BOTH.map(|of| value.as_ref().and_then(|value| of.deadline(value)))
+                    })
+                });
+                if before != after {
+                    let changes = [0, 1].map(|of| (Of::BOTH[of], before[of], after[of]));
+                    found.push((*tree, key, changes));
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+    }
+    found
 }
 
 fn shown_by(snapshot: &SnapshotNote) -> impl Iterator<Item = TreeId> + '_ {

@@ -17,6 +17,7 @@ use fastrand::Rng;
 
 use super::{Position, Replica, ReplicationError, Sent, Source};
 use crate::commands::testing::Shell;
+use crate::turn::small::{self, Bounds};
 use crate::{EngineKind, HandLog, Options, Refusal};
 
 /// A planted bug.
@@ -559,6 +560,46 @@ fn clients_of_a_replica_read_only() {
 }
 
 /// A copy that ends in the middle leaves the old data, and nothing beside it.
+/// Replicas have no other branch: when the first one becomes what a large merge has built, what
+/// follows it takes a full copy, whether it is linked then or comes back later.
+#[test]
+fn a_large_merge_into_the_first_branch_is_copied() {
+    let engines = [EngineKind::Minuet, EngineKind::Masstree];
+    let mut pair = Pair::new(shell(engines[0]), shell(engines[1]));
+    for key in 0..20 {
+        pair.up.line(&format!("SET k{key} base"));
+    }
+    for is_linked in [true, false] {
+        pair.settle().expect("it follows");
+        let copies = pair.copies;
+        assert_eq!(content(&mut pair.down), content(&mut pair.up));
+        let name = format!("trial{is_linked}");
+        pair.up.line(&format!("BRANCH CREATE {name}"));
+        let mut trial = pair.up.connect();
+        trial.line(&format!("BRANCH USE {name}"));
+        for key in 0..20 {
+            trial.line(&format!("SET k{key} {name}"));
+        }
+        if !is_linked {
+            pair.cut();
+        }
+        small::set(Some(Bounds {
+            keys: 3,
+            slice: 4,
+            near: 2,
+        }));
+        let merged = pair.up.line(&format!("BRANCH MERGE {name} INTO MAIN"));
+        small::set(None);
+        assert_eq!(merged, "*6 $6 merged :20 $9 conflicts :0 $4 keys *0");
+        pair.up.check(&[("SET k3 after", "+OK")]);
+        pair.settle().expect("it follows");
+        assert_eq!(content(&mut pair.down), content(&mut pair.up));
+        assert_eq!(pair.copies, copies + 1);
+        pair.down
+            .check(&[("GET k3", "$5 after"), ("DBSIZE", ":20")]);
+    }
+}
+
 #[test]
 fn a_copy_that_is_cut_off_leaves_the_old_data() {
     let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));

@@ -8,10 +8,14 @@
 //!
 //! What is done with all branches is done under all gates, and needs the engine that has branches.
 
+mod build;
 mod diff;
 mod merge;
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) use build::small;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -98,7 +102,7 @@ impl Turn<'_> {
             "info" => self.tell_of_branch(request, reply)?,
             "list" => self.list_branches(reply),
             "main" => self.mainline(request, reply)?,
-            "merge" => self.merge_branch(request, reply)?,
+            "merge" => return self.merge_branch(request, reply),
             "read" => return self.read_in_branch(client, request, reply, host),
             "rename" => self.rename_branch(request, reply)?,
             "reset" => self.reset_branch(request, reply)?,
@@ -146,8 +150,15 @@ impl Turn<'_> {
             5 if request.is(3, "FROM") => self.branch_or_snapshot(request.arg(4))?,
             _ => return Err(CommandError::Syntax),
         };
+        let branch = self.make_branch(name, &origin)?;
+        self.write_branch(&branch, reply);
+        Ok(())
+    }
+
+    /// Makes a branch with a name that no other one has.
+    fn make_branch(&mut self, name: &[u8], origin: &Named) -> Result<NamedBranch, CommandError> {
         let (database, engine) = (self.database, Arc::clone(self.branching()?));
-        let (from, source, origin_name, like) = match &origin {
+        let (from, source, origin_name, like) = match origin {
             Named::Branch(branch) => {
                 let base = database.base_of(branch.id);
                 let trees = (base..base + database.databases()).map(|index| database.tree(index));
@@ -171,9 +182,9 @@ impl Turn<'_> {
                 )
             }
         };
-        let point = self.begin_change(&origin)?;
+        let point = self.begin_change(origin)?;
         let id = engine.create_branch(name, from).map_err(of_engine)?;
-        let tree = |index: usize| match &origin {
+        let tree = |index: usize| match origin {
             Named::Branch(_) => {
                 engine.branch_tree(id, like[index], database.store.len(like[index]))
             }
@@ -190,15 +201,14 @@ impl Turn<'_> {
             origin: origin_name,
             trees: (0..database.databases()).map(tree).collect(),
         };
-        self.write_branch(&branch, reply);
         let branched = Event::Branched {
             branch: branch.note(),
             source,
             like,
         };
         database.note_change(self.session, point, branched);
-        database.branches.write().insert(id, branch);
-        Ok(())
+        database.branches.write().insert(id, branch.clone());
+        Ok(branch)
     }
 
     /// Ends the epoch, where branches last, so that one that is made shows what was written up to
@@ -212,12 +222,17 @@ impl Turn<'_> {
             return Err(CommandError::BranchOfPassing);
         }
         self.check_log()?;
-        let now = self.session.now.milliseconds();
+        Ok(self.end_epoch())
+    }
+
+    /// Ends the epoch within a command that has written nothing so far; returns it.
+    fn end_epoch(&mut self) -> LogEpoch {
+        let (database, now) = (self.database, self.session.now.milliseconds());
         assert!(!self.session.has_group());
         let point = database.acknowledgement.end_epoch_within(now);
-        // The epoch has ended: the command belongs to the one that has begun.
+        // The command belongs to the epoch that has begun.
         self.whole_since = Some(database.epochs.current());
-        Ok(point)
+        point
     }
 
     /// Fails if branches last and the log takes no writes.
@@ -251,6 +266,13 @@ impl Turn<'_> {
         if database.keeps_branches() && !database.acknowledgement.accepts_removals() {
             return Err(CommandError::LogFull);
         }
+        self.drop_named(&branch)?;
+        reply.ok();
+        Ok(())
+    }
+
+    fn drop_named(&mut self, branch: &NamedBranch) -> Result<(), CommandError> {
+        let database = self.database;
         let dropped = self.branching()?.drop_branch(&branch.name);
         dropped.map_err(of_engine)?;
         self.note_branch(Event::Dropped {
@@ -261,10 +283,9 @@ impl Turn<'_> {
         database.change_trees(self.session, &indexes, || {
             database.branches.write().remove(&branch.id);
         });
-        for tree in branch.trees {
-            remapping::drop_tree(database, tree);
+        for tree in &branch.trees {
+            remapping::drop_tree(database, *tree);
         }
-        reply.ok();
         Ok(())
     }
 
@@ -350,7 +371,8 @@ impl Turn<'_> {
     }
 
     fn list_branches(&mut self, reply: &mut Reply<'_>) {
-        let all = self.database.branches.all();
+        let mut all = self.database.branches.all();
+        all.retain(|branch| !branch.is_hidden());
         reply.array(all.len());
         for branch in &all {
             self.write_branch(branch, reply);

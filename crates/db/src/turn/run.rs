@@ -20,7 +20,7 @@
 //! between.
 
 use pando_engine::{Key, Outcome, Transactional};
-use pando_protocol::command::{CommandId, CommandSpec, Flag};
+use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed};
 use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer};
@@ -168,6 +168,9 @@ impl Turn<'_> {
     ) -> bool {
         let index = client.index();
         if !self.session.store.repeats() {
+            if slices.work.gates() == GateNeed::All {
+                return self.build_branch(&mut *slices.work, reply);
+            }
             return slices.work.step(&mut self.keyspace(index), reply);
         }
         let (start, before) = (reply.position(), slices.work.again());

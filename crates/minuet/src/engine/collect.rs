@@ -80,7 +80,8 @@ impl State {
     /// Takes steps of a round, if one is due: as many as look at up to `steps` slots, since
     /// everybody waits meanwhile, but at least one of `steps`. Returns how many. A round that is
     /// under way goes on to its end in the next portions. While an album is open nothing is
-    /// collected (`album`), nor while a tree shows a version that may have no other reader (`bases`).
+    /// collected (`album`), nor while a tree shows a version that may have no other reader
+    /// (`bases`).
     pub(super) fn collect(&mut self, steps: usize) -> usize {
         let most = steps.min((steps / SWEPT_SLOTS as usize).max(1));
         let mut done = 0;

@@ -167,8 +167,8 @@ struct State {
     next_branch_tree: u32,
     /// Which of the numbers for a while was given last.
     last_loose_tree: u32,
-    /// Trees that show where two branches part, or what one was, while these are merged, or a version
-    /// of the album.
+    /// Trees that show where two branches part, or what one was, while these are merged, or a
+    /// version of the album.
     bases: BTreeMap<TreeId, Sight>,
     /// The versions of the album that is open; none is.
     album: Vec<Sight>,

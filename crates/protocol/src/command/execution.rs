@@ -95,8 +95,8 @@ impl CommandSpec {
         if self.rules.has(Rule::Quiet) && writes {
             return Some("a command that only asks does not write");
         }
-        if self.rules.has(Rule::Sliced) && !matches!(self.gates, GateNeed::Own) {
-            return Some("a command in slices runs under its own gate");
+        if on_keyspace && self.rules.has(Rule::Sliced) && !matches!(self.gates, GateNeed::Own) {
+            return Some("a command on the keyspace in slices runs under its own gate");
         }
         None
     }

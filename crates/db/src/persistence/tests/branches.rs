@@ -9,9 +9,11 @@ use pando_engine::{Ordered, OrderedAt};
 use super::crashes::{calls, crash_at, effort};
 use super::*;
 use crate::acknowledge::Durability;
+use crate::commands::testing::words;
 use crate::durable::testing::{self, Fault};
 use crate::session_state::SessionState;
 use crate::store::StoreSession;
+use crate::turn::small::{self, Bounds};
 
 fn setup() -> Setup {
     Setup {
@@ -35,7 +37,9 @@ pub(super) fn add_others(database: &Database, state: &mut SessionState, picture:
         return;
     };
     let databases = database.databases();
-    for branch in database.branches.all() {
+    let mut all = database.branches.all();
+    all.retain(|branch| !branch.is_hidden());
+    for branch in all {
         let is_mainline = database.branches.mainline() == branch.id;
         let key = (index_of("branch", &branch.name, 0), b"the branch".to_vec());
         let name = |bytes: &[u8]| {
@@ -114,8 +118,19 @@ pub(super) fn act(harness: &mut Harness) {
     };
     let database = harness.database();
     let before = database.epochs.current();
-    let seen = line.contains("CREATE").then(|| picture(&database));
+    // A large merge ends epochs, too.
+    let ends = line.contains("CREATE") || line.contains("MERGE");
+    let seen = ends.then(|| picture(&database));
+    // Every merge but the smallest is large.
+    small::set(Some(Bounds {
+        keys: 1,
+        slice: 4,
+        near: 2,
+    }));
     harness.line(&line);
+    small::set(None);
+    // As maintenance does.
+    harness.shells[0].turn().drop_unfinished();
     if let Some(seen) = seen.filter(|_| database.epochs.current() > before) {
         let epoch = database.epochs.current().previous();
         harness.history.push((epoch, seen));
@@ -191,6 +206,149 @@ fn is_noticed(fault: Fault) -> bool {
 #[test]
 fn a_branch_made_at_the_wrong_point_is_noticed() {
     assert!(is_noticed(Fault::PointsIgnored));
+}
+
+/// Two branches but the first, which have parted by more keys than are merged in one step.
+fn two_parted(harness: &mut Harness) -> Shell {
+    let mut main = harness.shells[0].connect();
+    for key in 0..8 {
+        main.line(&format!("SET k{key} base"));
+    }
+    main.line("HSET h f 1 g 1");
+    harness.tick();
+    for name in ["trial", "other"] {
+        let seen = picture(&main.database);
+        main.line(&format!("BRANCH CREATE {name}"));
+        let epoch = main.database.epochs.current().previous();
+        harness.history.push((epoch, seen));
+    }
+    let mut trial = main.connect();
+    for line in [
+        "BRANCH USE trial",
+        "DEL k0",
+        "SET k1 trial PX 60000",
+        "HSET h f trial",
+        "SET new trial",
+    ] {
+        trial.line(line);
+    }
+    for key in 2..8 {
+        trial.line(&format!("SET k{key} trial"));
+    }
+    harness.tick();
+    main
+}
+
+/// What is written beside a large merge.
+fn write_amid(writer: &mut Shell, rng: &mut fastrand::Rng, slice: usize) {
+    let number = rng.u8(..8);
+    let line = match rng.u8(..6) {
+        0 => format!("SET k{number} ours{slice} PX 90000"),
+        1 => format!("DEL k{number}"),
+        2 => format!("HSET h g ours{slice} f {slice}"),
+        3 => format!("SET ours{number} {slice}"),
+        _ => return,
+    };
+    writer.line(&line);
+}
+
+/// A merge in slices, into the first branch or another, with writes, ends of epochs and a
+/// checkpoint in between. The power fails at a call.
+fn merge_until(into: &str, seed: u64, call: usize) -> (SimulatedDisk, Option<Mutex<Harness>>) {
+    let disk = SimulatedDisk::new();
+    disk.fail_at(call, DiskFault::PowerLoss);
+    let Ok(mut harness) = Harness::new(&setup(), &disk, seed) else {
+        return (disk, None);
+    };
+    let mut main = two_parted(&mut harness);
+    let (mut writer, database) = (main.connect(), harness.database());
+    writer.line(&format!("BRANCH USE {into}"));
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut before: Option<(LogEpoch, Picture)> = None;
+    // Where a slice has ended the epoch, that was how it ended.
+    let note = |harness: &mut Harness, before: &mut Option<(LogEpoch, Picture)>| {
+        let ended = before.take();
+        let ended = ended.filter(|(epoch, _)| *epoch < database.epochs.current());
+        harness.history.extend(ended);
+        harness.acknowledged = harness.acknowledged.max(database.durable());
+    };
+    let line = format!("BRANCH MERGE trial INTO {into} ON CONFLICT THEIRS");
+    small::set(Some(Bounds {
+        keys: 0,
+        slice: 2,
+        near: 1,
+    }));
+    let (_, slices) = main.run_between_slices(words(&line), |slice| {
+        note(&mut harness, &mut before);
+        write_amid(&mut writer, &mut rng, slice);
+        if rng.u8(..6) == 0 {
+            harness.tick();
+        } else if slice == 3 && seed % 4 > 1 {
+            // One that the power ends is of no use.
+            let _ = database.checkpoint(&CheckpointOptions::default());
+            let epoch = database.epochs.current().previous();
+            harness.history.push((epoch, picture(&database)));
+            harness.acknowledged = harness.acknowledged.max(database.durable());
+        }
+        before = Some((database.epochs.current(), picture(&database)));
+    });
+    note(&mut harness, &mut before);
+    small::set(None);
+    let is_done = slices > 4 && database.branches.hidden().is_empty();
+    assert!(is_done || !disk.has_power());
+    harness.tick();
+    writer.line("SET k3 after");
+    harness.tick();
+    (disk, Some(Mutex::new(harness)))
+}
+
+/// Crashes at every call of the large merges of these seeds; what is wrong, if anything is.
+fn crashes_of_large_merges(seeds: std::ops::Range<u64>) -> Result<(), String> {
+    for seed in seeds {
+        let into = ["MAIN", "other"][seed as usize % 2];
+        let (disk, _) = merge_until(into, seed, usize::MAX);
+        for call in 0..=disk.call_count() {
+            let (disk, harness) = merge_until(into, seed, call);
+            let found = disk.crash(seed + call as u64);
+            let checked = check_recovered(&setup(), &found, harness.as_ref());
+            checked.map_err(|what| format!("seed {seed}, call {call}: {what}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// All or nothing of it, and of what was written meanwhile all that was acknowledged; a hidden
+/// branch that is left is dropped.
+#[test]
+fn every_call_of_a_large_merge() {
+    crashes_of_large_merges(1..1 + 2 * effort()).unwrap_or_else(|what| panic!("{what}"));
+    for call in (0..200).step_by(9) {
+        let (disk, _) = merge_until("MAIN", 1, call);
+        let Ok(shell) = setup().open(&disk.crash(0)) else {
+            panic!("it is whole");
+        };
+        let mut session = shell.database.open_session().expect("a session is free");
+        crate::maintenance::round(&shell.database, &mut session);
+        shell.database.close_session(&session);
+        assert!(shell.database.branches.hidden().is_empty());
+    }
+}
+
+/// Whether some crash of a large merge shows the bug.
+fn is_noticed_amid_merges(fault: Fault) -> bool {
+    let noticed = || crashes_of_large_merges(0..4).is_err();
+    let noticed = AssertUnwindSafe(|| testing::with(fault, noticed));
+    catch_unwind(noticed).unwrap_or(true)
+}
+
+#[test]
+fn a_large_merge_without_a_record_is_noticed() {
+    assert!(is_noticed_amid_merges(Fault::AdoptionForgotten));
+}
+
+#[test]
+fn a_large_merge_with_a_record_of_another_time_is_noticed() {
+    assert!(is_noticed_amid_merges(Fault::AdoptedEarly));
 }
 
 #[test]

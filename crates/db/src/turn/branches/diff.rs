@@ -52,18 +52,20 @@ impl Side {
     }
 }
 
-/// Keys with a prefix that may differ between two sides, from a key on, and where to go on.
+/// Keys with a prefix that may differ between two sides, from a key on, about `limit` of them, and
+/// where to go on.
 pub(super) fn differing(
     keyspace: &mut Keyspace<'_>,
     sides: [Side; 2],
     prefix: &[u8],
     from: &[u8],
+    limit: usize,
 ) -> pando_minuet::engine::Differing {
     let StoreSession::Minuet(session) = &mut keyspace.session.store else {
         unreachable!("the engine has branches");
     };
     let places = sides.map(Side::place);
-    session.differing(places, prefix, from, limits::DIFFERENCES_PER_SLICE)
+    session.differing(places, prefix, from, limit)
 }
 
 fn bytes_of(string: StringRef<'_>) -> std::borrow::Cow<'_, [u8]> {
@@ -168,7 +170,8 @@ impl Slice for Work {
             reply.error(CommandError::BranchChanged.text());
             return true;
         }
-        let found = differing(keyspace, self.sides, &self.prefix, &self.from);
+        let limit = limits::DIFFERENCES_PER_SLICE;
+        let found = differing(keyspace, self.sides, &self.prefix, &self.from, limit);
         for key in found.keys {
             let [before, after] = self.sides.map(|side| side.value(keyspace, &key));
             if same(before.as_ref(), after.as_ref()) {

@@ -1,6 +1,7 @@
 //! BRANCH MERGE and BRANCH RESET: keys of a branch become what others have of them.
 //!
-//! Both look at everything first, under all gates, and write then. The writes are ordinary ones,
+//! Both look at everything first, under all gates, and write then; a merge of very many keys goes
+//! another way (`build`). The writes are ordinary ones,
 //! in one group: of the first branch they are logged, and recovered all or none; watches and cas
 //! tokens of the keys break, and versions rise. What has not changed stays untouched.
 //!
@@ -14,23 +15,25 @@ use std::collections::BTreeSet;
 use pando_engine::{BodyRef, Decision, HashDraft, HashRef, NewValue, RowTag, StringRef, TreeId};
 use pando_protocol::{Reply, Request};
 
+use super::build::{Build, Tally};
 use super::diff::{Side, differing, same, same_string};
 use super::{Named, Turn};
 use crate::commands::again;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Progress};
 
 /// What becomes of keys that both sides have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OnConflict {
+pub(super) enum OnConflict {
     Fail,
     Ours,
     Theirs,
 }
 
 /// What a merge does about a key.
-enum Merged {
+pub(super) enum Merged {
     Nothing,
     Write {
         value: Option<NewValue<'static>>,
@@ -40,25 +43,26 @@ enum Merged {
     Conflict,
 }
 
-/// The options of a merge.
-#[derive(Clone, Copy, Debug)]
-struct How {
-    on_conflict: OnConflict,
-    is_dry: bool,
+impl Merged {
+    pub(super) fn is_conflict(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Write { is_conflict, .. } => *is_conflict,
+            Self::Conflict => true,
+        }
+    }
 }
 
-/// What a merge did, or would do.
-#[derive(Debug, Default)]
-struct Outcome {
-    /// Keys to be written, by the index of their database in the branch.
-    writes: Vec<(usize, Vec<u8>)>,
-    conflicts: usize,
-    named: Vec<(usize, Vec<u8>)>,
+/// The options of a merge.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub(super) on_conflict: OnConflict,
+    pub(super) is_dry: bool,
 }
 
 /// Where two branches part, in each database that may differ.
-struct Parts {
-    bases: Vec<Option<TreeId>>,
+pub(super) struct Parts {
+    pub(super) bases: Vec<Option<TreeId>>,
 }
 
 fn options(request: Request<'_>) -> Result<How, CommandError> {
@@ -167,7 +171,7 @@ fn merge_fields(
 }
 
 /// What becomes of a key.
-fn merge_key(
+pub(super) fn merge_key(
     keyspace: &mut Keyspace<'_>,
     [base, theirs, ours]: [Side; 3],
     key: &[u8],
@@ -197,7 +201,7 @@ fn merge_key(
     }
 }
 
-fn write(
+pub(super) fn write(
     keyspace: &mut Keyspace<'_>,
     key: &[u8],
     value: Option<&NewValue<'_>>,
@@ -211,11 +215,7 @@ fn write(
 
 impl Turn<'_> {
     /// BRANCH MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN]
-    pub(super) fn merge_branch(
-        &mut self,
-        request: Request<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), CommandError> {
+    pub(super) fn merge_branch(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Handled {
         if !request.is(3, "INTO") {
             return Err(CommandError::Syntax);
         }
@@ -225,32 +225,29 @@ impl Turn<'_> {
         if theirs.id == ours.id {
             return Err(CommandError::MergeIntoItself);
         }
-        let ids = [theirs.id, ours.id].map(|id| self.database.base_of(id));
+        let branches = [theirs.id, ours.id];
+        let ids = branches.map(|id| self.database.base_of(id));
         let parts = self.part(ids)?;
         let merged = self.merge(ids, &parts, how);
         let engine = self.branching()?;
         for base in parts.bases.into_iter().flatten() {
             engine.close_base(base);
         }
-        let outcome = merged?;
-        let merged = outcome.writes.len();
-        reply.map(3);
-        reply.bulk("merged");
-        reply.count(merged);
-        reply.bulk("conflicts");
-        reply.count(outcome.conflicts);
-        reply.bulk("keys");
-        reply.array(outcome.named.len());
-        for (database, key) in &outcome.named {
-            reply.array(2);
-            reply.integer(*database as i64);
-            reply.bulk(key);
+        match merged {
+            Ok(tally) => {
+                tally.answer(how, reply);
+                Ok(Progress::Done)
+            }
+            Err(CommandError::TooManyKeysDiffer { .. }) => {
+                let build = Build::new(branches, how, self.session.now);
+                Ok(Progress::in_slices(build))
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 
     /// Where two branches part, in all databases.
-    fn part(&self, [theirs, ours]: [usize; 2]) -> Result<Parts, CommandError> {
+    pub(super) fn part(&self, [theirs, ours]: [usize; 2]) -> Result<Parts, CommandError> {
         let (database, engine) = (self.database, self.branching()?);
         let mut parts = Parts { bases: Vec::new() };
         for index in 0..database.databases() {
@@ -272,36 +269,33 @@ impl Turn<'_> {
         [Side::of_tree(base), tree(theirs), tree(ours)]
     }
 
-    fn merge(&mut self, ids: [usize; 2], parts: &Parts, how: How) -> Result<Outcome, CommandError> {
-        let mut outcome = Outcome::default();
+    fn merge(&mut self, ids: [usize; 2], parts: &Parts, how: How) -> Result<Tally, CommandError> {
+        // Before values are looked at: a large merge waits for no more than that.
+        let mut keys: Vec<(usize, Vec<u8>)> = Vec::new();
         for (index, base) in parts.bases.iter().enumerate() {
             let Some(base) = base else { continue };
-            let sides = self.sides(ids, *base, index);
-            self.each_difference(ids[1] + index, [sides[0], sides[1]], |keyspace, key| {
-                let (writes, is_conflict) = match merge_key(keyspace, sides, key, how.on_conflict) {
-                    Merged::Nothing => (false, false),
-                    Merged::Write { is_conflict, .. } => (true, is_conflict),
-                    Merged::Conflict => (false, true),
-                };
-                if is_conflict {
-                    outcome.conflicts += 1;
-                    if outcome.named.len() < limits::CONFLICTS_NAMED {
-                        outcome.named.push((index, key.to_vec()));
-                    }
-                }
-                if writes {
-                    outcome.writes.push((index, key.to_vec()));
-                }
-                check_count(outcome.writes.len())
+            let [base, theirs, _] = self.sides(ids, *base, index);
+            self.each_difference(ids[1] + index, [base, theirs], |_, key| {
+                keys.push((index, key.to_vec()));
+                check_count(keys.len(), keys_max())
             })?;
         }
-        if how.on_conflict == OnConflict::Fail && outcome.conflicts > 0 {
-            outcome.writes.clear();
+        let mut tally = Tally::default();
+        let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (index, key) in keys {
+            let base = parts.bases[index].expect("it may differ");
+            let sides = self.sides(ids, base, index);
+            let mut keyspace = self.keyspace(ids[1] + index);
+            let merged = merge_key(&mut keyspace, sides, &key, how.on_conflict);
+            tally.add(index, &key, &merged);
+            if matches!(merged, Merged::Write { .. }) {
+                writes.push((index, key));
+            }
         }
-        if how.is_dry {
-            return Ok(outcome);
+        if how.is_dry || tally.fails(how) {
+            return Ok(tally);
         }
-        for (index, key) in &outcome.writes {
+        for (index, key) in &writes {
             let base = parts.bases[*index].expect("it may differ");
             let sides = self.sides(ids, base, *index);
             let mut keyspace = self.keyspace(ids[1] + index);
@@ -310,7 +304,7 @@ impl Turn<'_> {
                 write(&mut keyspace, key, value.as_ref())?;
             }
         }
-        Ok(outcome)
+        Ok(tally)
     }
 
     /// Calls `visit` for each key that may differ.
@@ -323,7 +317,13 @@ impl Turn<'_> {
         let mut keyspace = self.keyspace(index);
         let mut from = Vec::new();
         loop {
-            let found = differing(&mut keyspace, sides, b"", &from);
+            let found = differing(
+                &mut keyspace,
+                sides,
+                b"",
+                &from,
+                limits::DIFFERENCES_PER_SLICE,
+            );
             for key in &found.keys {
                 visit(&mut keyspace, key)?;
             }
@@ -359,7 +359,7 @@ impl Turn<'_> {
                 if !same(now.as_ref(), then.as_ref()) {
                     writes.push((index, key.to_vec()));
                 }
-                check_count(writes.len())
+                check_count(writes.len(), limits::MERGED_KEYS_MAX)
             })?;
         }
         for (index, key) in &writes {
@@ -373,9 +373,17 @@ impl Turn<'_> {
     }
 }
 
+/// Keys that a merge changes in one step, at most.
+fn keys_max() -> usize {
+    #[cfg(test)]
+    if let Some(bounds) = super::small::bounds() {
+        return bounds.keys;
+    }
+    limits::MERGED_KEYS_MAX
+}
+
 /// Refuses more keys than are changed in one step.
-fn check_count(keys: usize) -> Result<(), CommandError> {
-    let keys_max = limits::MERGED_KEYS_MAX;
+fn check_count(keys: usize, keys_max: usize) -> Result<(), CommandError> {
     if keys > keys_max {
         return Err(CommandError::TooManyKeysDiffer { keys_max });
     }

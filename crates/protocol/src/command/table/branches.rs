@@ -74,12 +74,20 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .flags(&[Flag::Write, Flag::DenyOom, Flag::Noscript, Flag::NoMulti])
         .categories(&[])
         .gates(GateNeed::All)
+        .rules(&[Rule::Sliced])
         .group(Group::Server, "0.1.0")
         .summary(
             "Does to one branch what was done to another since they parted, key by key and field \
              by field, all of it or nothing, and names the conflicts.",
         )
-        .complexity("O(C) for C pages that have changed since the two parted.")
+        .complexity(
+            "O(C) for C pages that have changed since the two parted. Above 262,144 keys in slices \
+             between other requests, and at the end all at once: this breaks the WATCHes and cas \
+             tokens of the databases that change, one runs at a time, what is written to b \
+             meanwhile is merged too, a conflict fails it that was there when it began or came \
+             since, and b is not emptied or swapped meanwhile. Into the first branch, up to \
+             262,144 of the keys have deadlines, and replicas take a full copy.",
+        )
         .arguments(&[
             string("a"),
             string("b").token("INTO"),

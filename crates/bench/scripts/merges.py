@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""A merge of more keys than are merged in one step: what it costs others, and kill -9 amid it.
+
+    cargo build --release -p pando-server
+    crates/bench/scripts/merges.py target/release/pando DIRECTORY [--keys 400k] [--kills 10]
+
+A server with `--engine minuet` and its data in a new folder of DIRECTORY has --keys keys and a
+branch on which all of them were changed. The branch is merged into a third one while a client
+writes keys of its own there as fast as it is answered, one at a time: how long the merge and the
+longest of these SETs take. Then, --kills times, the same into the first branch, with
+`--durability sync`: the server is killed at a random moment of the merge or a little later. The
+next one must have all of the merge or nothing of it, all of it if it was answered, every SET that
+was answered, and no branch but those that were made. Everything is on the loopback interface.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import tempfile
+import threading
+import time
+
+from branches import fill, key, number
+from snapshots import Client, Server, free_port
+
+MERGE = (b"BRANCH", b"MERGE", b"trial", b"INTO")
+
+
+class Writer(threading.Thread):
+    """SETs of its own keys on a branch, one after the other."""
+
+    def __init__(self, port, branch):
+        super().__init__(daemon=True)
+        self.client, self.ends = Client(port), False
+        self.client.call(b"BRANCH", b"USE", branch)
+        self.written, self.longest_ms, self.last = 0, 0.0, None
+
+    def run(self):
+        try:
+            while not self.ends:
+                began = time.monotonic()
+                words = (b"SET", b"own:%d" % (self.written % 5000), self.written)
+                if self.client.call(*words) != b"OK":
+                    break
+                took = (time.monotonic() - began) * 1e3
+                self.longest_ms = max(self.longest_ms, took)
+                self.written += 1
+        except (OSError, RuntimeError, TypeError):
+            pass
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pando")
+    parser.add_argument("directory")
+    parser.add_argument("--keys", type=number, default=400_000)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--port", type=int, default=0)
+    return parser.parse_args()
+
+
+class Restarted(Server):
+    """One that has a log to replay."""
+
+    def __enter__(self):
+        for _ in range(30):
+            try:
+                return super().__enter__()
+            except RuntimeError:
+                continue
+        raise RuntimeError("the server does not listen")
+
+
+def start(given, folder, durability):
+    port = given.port or free_port()
+    words = [given.pando, "--port", str(port), "--data-dir", folder, "--engine", "minuet"]
+    words += ["--durability", durability, "--threads", "2"]
+    return Restarted(port, words)
+
+
+def change(client, keys, value):
+    client.call(b"BRANCH", b"USE", b"trial")
+    for first in range(0, keys, 1000):
+        words = [b"MSET"]
+        for index in range(first, min(first + 1000, keys)):
+            words += [key(index), value]
+        client.call(*words)
+    client.call(b"BRANCH", b"USE", b"MAIN")
+
+
+def merged(client, keys, value):
+    """How many of the keys have the value."""
+    count = 0
+    for first in range(0, keys, 1000):
+        words = [key(index) for index in range(first, min(first + 1000, keys))]
+        count += client.call(b"MGET", *words).count(value)
+    return count
+
+
+def cost(given, folder):
+    with start(given, folder, "interval") as (client, server):
+        fill(client, given.keys)
+        for branch in (b"trial", b"third"):
+            client.call(b"BRANCH", b"CREATE", branch)
+        change(client, given.keys, b"changed0")
+        alone = Writer(server.port, b"third")
+        alone.start()
+        time.sleep(3)
+        alone.ends = True
+        alone.join()
+        beside = Writer(server.port, b"third")
+        beside.start()
+        began = time.monotonic()
+        answer = client.call(*MERGE, b"third")
+        took = time.monotonic() - began
+        beside.ends = True
+        beside.join()
+        assert answer[1] == b"%d" % given.keys, answer
+        print(
+            f"merge of {given.keys} keys: {took:.2f} s; a client's SETs meanwhile:"
+            f" {beside.written / took:.0f}/s, the longest {beside.longest_ms:.0f} ms (alone"
+            f" {alone.written / 3:.0f}/s, {alone.longest_ms:.0f} ms)",
+            flush=True,
+        )
+    return took
+
+
+def kill(given, folder, usual):
+    """One round; returns whether all of the merge was there afterwards."""
+    value = b"kill%04d" % random.randrange(10_000)
+    with start(given, folder, "sync") as (client, server):
+        change(client, given.keys, value)
+        client.call(b"WAITAOF", 1, 0, 0)
+        writer = Writer(server.port, b"MAIN")
+        writer.start()
+        answers = []
+
+        def merge():
+            try:
+                merging = Client(server.port)
+                answer = merging.call(*MERGE, b"MAIN", b"ON", b"CONFLICT", b"THEIRS")
+                if isinstance(answer, list):
+                    answers.append(answer)
+            except (OSError, RuntimeError, TypeError):
+                pass
+
+        merging = threading.Thread(target=merge, daemon=True)
+        merging.start()
+        time.sleep(random.random() * usual * 1.3)
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        merging.join()
+        writer.join()
+    with start(given, folder, "sync") as (client, server):
+        while True:
+            try:
+                count = merged(client, given.keys, value)
+                break
+            except RuntimeError:
+                time.sleep(0.05)
+        assert count in (0, given.keys), f"{count} keys of a merge are there"
+        assert count > 0 or not answers, f"an answered merge is not there: {answers}"
+        first = max(0, writer.written - 5000)
+        for number_of in range(first, writer.written):
+            found = client.call(b"GET", b"own:%d" % (number_of % 5000))
+            assert found is not None and int(found) >= number_of, f"SET {number_of} is lost"
+        names = {line[0] for line in client.call(b"BRANCH", b"LIST")}
+        assert names == {b"main", b"trial", b"third"}, names
+        client.call(b"BRANCH", b"DROP", b"trial")
+        client.call(b"BRANCH", b"CREATE", b"trial")
+    return count > 0, bool(answers)
+
+
+def main():
+    given = options()
+    print(f"--seed {given.seed}")
+    random.seed(given.seed)
+    folder = tempfile.mkdtemp(dir=given.directory)
+    try:
+        usual = cost(given, folder)
+        rounds = [kill(given, folder, usual) for _ in range(given.kills)]
+        there, answered = (sum(each) for each in zip(*rounds))
+        print(f"{given.kills} kills: {there} merges there whole, {answered} answered; the others not")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
