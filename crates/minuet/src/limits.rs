@@ -41,6 +41,9 @@ pub const DIFF_LEAVES_MAX: usize = 256;
 /// Places at which a comparison of two versions finds nothing, until it waits for what it lacks.
 pub const DIFF_WANTED_MAX: usize = 64;
 
+/// The same where a comparison goes on from run to run and waits often at first.
+pub const DIFF_WANTED_MIN: usize = 4;
+
 /// Keys that one merge changes or looks at.
 pub const MERGED_MAX: usize = 1 << 13;
 

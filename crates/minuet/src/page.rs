@@ -47,7 +47,7 @@ mod node;
 use std::ops::{Deref, Range};
 
 use pando_memnode::{Address, Bytes, MemnodeId, Sequence, Slot};
-use pando_sync::prefetch::prefetch_span;
+use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 pub(crate) use edit::PageEdit;
 use node::encode_entry;
@@ -397,6 +397,11 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         let len = usize::from(u16_at(&self.bytes, at));
         let start = at + if self.is_leaf() { 4 } else { CHILD_CELL_BYTES };
         &self.bytes[start..start + len]
+    }
+
+    /// Asks for all of the page, at once.
+    pub(crate) fn ask(&self) {
+        prefetch_lines(self.bytes.as_ptr(), self.bytes.len());
     }
 
     /// The bytes of the page from each cell on, beginning with one.

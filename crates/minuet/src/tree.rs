@@ -50,6 +50,7 @@ use crate::page::{Cell, CellBody, Node, PageEdit};
 use crate::snapshot::{Kind, SnapshotId, View};
 use crate::transaction::Transaction;
 
+pub(crate) use diff::Progress;
 pub use diff::{Change, Diffed};
 pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};

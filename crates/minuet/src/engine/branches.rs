@@ -23,8 +23,9 @@ use super::{Counted, Minuet, MinuetSession, State};
 use crate::branch::{BranchId, Origin};
 use crate::error::{Error, Stop};
 use crate::limits::DESCENDANTS_MAX;
+use crate::snapshot::{Kind, View};
 use crate::transaction::Transaction;
-use crate::tree::Change;
+use crate::tree::{Change, Progress};
 
 /// Trees of branches but the first have numbers from here on.
 pub(super) const FIRST_TREE: u32 = 1 << 31;
@@ -116,12 +117,21 @@ impl State {
         if base != other_base {
             return None;
         }
-        let views = (one.view, other.view);
+        // Alone, nothing changes meanwhile (ME1 turns): nothing is compared at the end, and a run
+        // goes on where the one before lacked a page.
+        let settled = |view: View| View {
+            kind: Kind::Parting,
+            ..view
+        };
+        let views = (settled(one.view), settled(other.view));
         let first = Place::of(pando_engine::Key::new(base, prefix.max(from)));
         let first = first.entry()[TREE_BYTES..].to_vec();
         let short = &prefix[..prefix.len().min(SHORT_BYTES)];
         let tree = crate::TreeId(base.0);
-        let diffed = self.run(|transaction| tree.diff(transaction, views, short, &first, limit));
+        let mut progress = Progress::new();
+        let diffed = self.run(|transaction| {
+            tree.diff_on(transaction, views, (short, &first), limit, &mut progress)
+        });
         let keys = diffed
             .changes
             .iter()

@@ -12,7 +12,9 @@
 //! A node that forwards to a discretionary copy is the same as that (MF3 old-nodes-stay). So it is
 //! equal for two versions of which one has it and the other its copy.
 //!
-//! What is not here is passed over as well, and wanted; so a wave fetches many nodes at once.
+//! What is not here is passed over as well, and wanted; so a wave fetches many nodes at once. The
+//! next run of the program begins anew, or, if nobody can change what it reads, where the first of
+//! them was missing ([`TreeId::diff_on`]).
 
 use std::cmp::Ordering as Cmp;
 
@@ -22,7 +24,7 @@ use super::TreeId;
 use super::traverse::Way;
 use crate::error::Stop;
 use crate::fault::{Fault, planted};
-use crate::limits::{DIFF_LEAVES_MAX, DIFF_WANTED_MAX};
+use crate::limits::{DIFF_LEAVES_MAX, DIFF_WANTED_MAX, DIFF_WANTED_MIN};
 use crate::page::Page;
 use crate::snapshot::View;
 use crate::transaction::Transaction;
@@ -47,6 +49,37 @@ pub struct Diffed {
     pub changes: Vec<Change>,
     /// Where to go on, if there may be more: a tree, and a key of it.
     pub next: Option<(TreeId, Vec<u8>)>,
+}
+
+/// How far a comparison has come, for its next run.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// None before the first run.
+    at: Option<Vec<u8>>,
+    leaves: usize,
+    diffed: Diffed,
+    /// Places at which the next run finds nothing, at most.
+    wanted_max: usize,
+}
+
+impl Progress {
+    /// One that is taken along from run to run. Where few leaves have all the keys that are asked
+    /// for, more would be fetched for nothing: waves begin small and grow.
+    pub(crate) fn new() -> Self {
+        Self {
+            wanted_max: DIFF_WANTED_MIN,
+            ..Self::of_one_run()
+        }
+    }
+
+    fn of_one_run() -> Self {
+        Self {
+            at: None,
+            leaves: 0,
+            diffed: Diffed::default(),
+            wanted_max: DIFF_WANTED_MAX,
+        }
+    }
 }
 
 /// Which keys are compared.
@@ -85,13 +118,32 @@ impl TreeId {
         from: &[u8],
         limit: usize,
     ) -> Result<Diffed, Stop> {
+        let progress = &mut Progress::of_one_run();
+        self.diff_on(
+            transaction,
+            (before, after),
+            (prefix, from),
+            limit,
+            progress,
+        )
+    }
+
+    /// The same of versions that nobody changes: a run goes on where the one before lacked a node.
+    pub(crate) fn diff_on(
+        self,
+        transaction: &mut Transaction<'_>,
+        (before, after): (View, View),
+        (prefix, from): (&[u8], &[u8]),
+        limit: usize,
+        progress: &mut Progress,
+    ) -> Result<Diffed, Stop> {
         let first = self.key(prefix.max(from), transaction)?;
         let prefix = self.key(prefix, transaction)?;
         let range = Range {
             from: first,
             end: after_prefix(prefix),
         };
-        diff(transaction, (before, after), range, limit)
+        go_on(transaction, (before, after), range, limit, progress)
     }
 }
 
@@ -133,9 +185,26 @@ fn lower(one: Option<Vec<u8>>, other: Option<Vec<u8>>) -> Option<Vec<u8>> {
 /// What differs in a range, over all trees.
 pub(super) fn diff(
     transaction: &mut Transaction<'_>,
+    views: (View, View),
+    range: Range,
+    limit: usize,
+) -> Result<Diffed, Stop> {
+    go_on(
+        transaction,
+        views,
+        range,
+        limit,
+        &mut Progress::of_one_run(),
+    )
+}
+
+/// The same, from where `progress` is, which is taken along up to the first node that is not here.
+fn go_on(
+    transaction: &mut Transaction<'_>,
     (before, after): (View, View),
     range: Range,
     limit: usize,
+    progress: &mut Progress,
 ) -> Result<Diffed, Stop> {
     for view in [before, after] {
         transaction.require_current(view)?;
@@ -145,8 +214,14 @@ pub(super) fn diff(
         path: Vec::new(),
     };
     let (mut one, mut other) = (side(before), side(after));
-    let mut diffed = Diffed::default();
-    let (mut at, mut leaves, mut away) = (range.from, 0, 0);
+    let Progress {
+        at: begun,
+        leaves,
+        diffed,
+        wanted_max,
+    } = progress;
+    let mut at = begun.get_or_insert(range.from).clone();
+    let mut away = 0;
     loop {
         let met = descend(transaction, &mut one, &mut other, &at)?;
         let end = match met {
@@ -156,7 +231,6 @@ pub(super) fn diff(
                 end
             }
             Met::Leaves => {
-                leaves += 1;
                 let (old, new) = (&one.leaf(), &other.leaf());
                 let high = |page: &Page| page.high().map(<[u8]>::to_vec);
                 let end = if planted(Fault::DiffSkip) {
@@ -164,11 +238,15 @@ pub(super) fn diff(
                 } else {
                     lower(high(old), high(new))
                 };
-                let until = lower(end.clone(), range.end.clone());
-                let rest = compare(old, new, (&at, until.as_deref()), limit, &mut diffed);
-                if rest.is_some() {
-                    diffed.next = rest.map(|key| split_key(&key));
-                    break;
+                // Behind a gap they are compared when it is filled.
+                if away == 0 {
+                    *leaves += 1;
+                    let until = lower(end.clone(), range.end.clone());
+                    let rest = compare(old, new, (&at, until.as_deref()), limit, diffed);
+                    if let Some(key) = rest {
+                        diffed.next = Some(split_key(&key));
+                        break;
+                    }
                 }
                 end
             }
@@ -177,15 +255,22 @@ pub(super) fn diff(
             Some(end) if range.end.as_ref().is_none_or(|last| end < *last) => at = end,
             _ => break,
         }
-        if leaves >= DIFF_LEAVES_MAX || away >= DIFF_WANTED_MAX {
+        if away == 0 {
+            *begun = Some(at.clone());
+        }
+        if *leaves >= DIFF_LEAVES_MAX {
             diffed.next = Some(split_key(&at));
+            break;
+        }
+        if away >= *wanted_max {
+            *wanted_max = DIFF_WANTED_MAX.min(2 * away);
             break;
         }
     }
     if away > 0 {
         return Err(Stop::Away);
     }
-    Ok(diffed)
+    Ok(std::mem::take(diffed))
 }
 
 /// Goes down on both sides towards `key`, until they meet or end.
@@ -261,6 +346,8 @@ impl Side {
     }
 
     fn push(&mut self, address: Address, page: Page, key: &[u8]) -> Result<(), Stop> {
+        // Most of its cells are compared.
+        page.ask();
         if !page.covers(key) {
             return Err(Stop::Conflict);
         }
