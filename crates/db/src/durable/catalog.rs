@@ -513,6 +513,11 @@ mod tests {
             Event::Released {
                 epoch: LogEpoch(70),
             },
+            Event::Adopted {
+                branch: 0,
+                hidden: 300,
+                trees: vec![TreeId(0), TreeId(300)],
+            },
         ];
         for event in events {
             let change = CatalogChange {

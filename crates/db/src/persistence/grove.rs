@@ -276,7 +276,7 @@ fn adopt(
     (branch, trees): (BranchId, &[TreeId]),
     hidden: &BranchNote,
 ) -> Result<(), Malformed> {
-    if trees.len() != hidden.trees.len() {
+    if trees.len() != hidden.trees.len() || hidden.number == 0 {
         return malformed("a branch became one of other databases");
     }
     let pairs: Vec<_> = trees.iter().copied().zip(hidden.trees.clone()).collect();
