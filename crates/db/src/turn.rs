@@ -36,7 +36,7 @@ use pando_protocol::{Reply, Request};
 use pando_sync::{AllGates, GateGuard};
 
 use crate::acknowledge::Durability;
-use crate::client::{Client, ReplyMode, Undo};
+use crate::client::{Client, ReplyMode};
 use crate::commands;
 use crate::database::Database;
 use crate::error::CommandError;
@@ -53,6 +53,7 @@ pub(crate) use self::memory::MemoryGrant;
 #[cfg(test)]
 pub(crate) use self::branches::small;
 
+use self::exec::runs_queue;
 use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
 
@@ -659,62 +660,6 @@ impl<'t> Turn<'t> {
         }
     }
 
-    fn multi(
-        &mut self,
-        client: &mut Client,
-        reply: &mut Reply<'_>,
-    ) -> Result<Progress, CommandError> {
-        if let Some(transaction) = &mut client.transaction {
-            transaction.refuse();
-            return Err(CommandError::NestedMulti);
-        }
-        client.transaction = Some(Transaction::default());
-        reply.ok();
-        Ok(Progress::Done)
-    }
-
-    fn discard(
-        &mut self,
-        client: &mut Client,
-        reply: &mut Reply<'_>,
-    ) -> Result<Progress, CommandError> {
-        if client.transaction.take().is_none() {
-            return Err(CommandError::DiscardWithoutMulti);
-        }
-        client.watches.clear(self.database);
-        reply.ok();
-        Ok(Progress::Done)
-    }
-
-    fn watch(
-        &mut self,
-        client: &mut Client,
-        request: Request<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<Progress, CommandError> {
-        if let Some(transaction) = &mut client.transaction {
-            transaction.refuse();
-            return Err(CommandError::WatchInsideMulti);
-        }
-        let keys = request.args_from(1);
-        if !client.watches.can_add(keys.len(), request.bytes()) {
-            return Err(CommandError::TooManyWatched);
-        }
-        let (index, mut added) = (client.index(), Vec::new());
-        // In a snapshot nothing can change.
-        for key in keys.filter(|_| client.uses.is_none()) {
-            let is_new = client.watches.add(self.database, self.session, index, key);
-            if is_new && self.session.effects.is_some() {
-                added.push(key.into());
-            }
-        }
-        if !added.is_empty() {
-            client.undo = Some(Box::new(Undo::Watched { index, keys: added }));
-        }
-        reply.ok();
-        Ok(Progress::Done)
-    }
-
     /// Runs the next slice of a long command of `client`; returns whether its reply is now
     /// complete.
     pub fn slice(
@@ -785,12 +730,6 @@ fn may_block(spec: &CommandSpec) -> bool {
 /// Whether the command is EXEC, which its transaction then consists of.
 fn is_exec(spec: &CommandSpec) -> bool {
     matches!(spec.id, CommandId::Connection(ConnectionCommand::Exec))
-}
-
-/// Whether the command is an EXEC that runs something.
-fn runs_queue(client: &Client, spec: &CommandSpec) -> bool {
-    let queue = client.transaction.as_ref();
-    is_exec(spec) && queue.is_some_and(|queue| !queue.is_refused())
 }
 
 impl Drop for Turn<'_> {

@@ -1,21 +1,78 @@
-//! EXEC: what MULTI queued, under all gates.
+//! MULTI, DISCARD, WATCH, and EXEC: what MULTI queued, under all gates.
 //!
 //! On an engine whose runs are repeated (`run`) the whole EXEC is one run. The queue, the watches
 //! and the host's notifications are kept until the run counts (RR1 effects-once, RR3 hosts-once).
 
-use pando_protocol::Reply;
-use pando_protocol::command::CommandId;
+use pando_protocol::command::{CommandId, CommandSpec};
+use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer, write_error};
-use super::{HeldGates, Host, Turn};
+use super::{HeldGates, Host, Turn, is_exec};
 use crate::client::{Client, Exec, Note, Undo};
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
 use crate::memory::Fit;
 use crate::progress::{Handled, Progress, Wait};
-use crate::transaction::Answered;
+use crate::transaction::{Answered, Transaction};
+
+/// Whether the command is an EXEC that runs something.
+pub(super) fn runs_queue(client: &Client, spec: &CommandSpec) -> bool {
+    let queue = client.transaction.as_ref();
+    is_exec(spec) && queue.is_some_and(|queue| !queue.is_refused())
+}
 
 impl Turn<'_> {
+    /// MULTI.
+    pub(super) fn multi(&mut self, client: &mut Client, reply: &mut Reply<'_>) -> Handled {
+        if let Some(transaction) = &mut client.transaction {
+            transaction.refuse();
+            return Err(CommandError::NestedMulti);
+        }
+        client.transaction = Some(Transaction::default());
+        reply.ok();
+        Ok(Progress::Done)
+    }
+
+    /// DISCARD.
+    pub(super) fn discard(&mut self, client: &mut Client, reply: &mut Reply<'_>) -> Handled {
+        if client.transaction.take().is_none() {
+            return Err(CommandError::DiscardWithoutMulti);
+        }
+        client.watches.clear(self.database);
+        reply.ok();
+        Ok(Progress::Done)
+    }
+
+    /// WATCH.
+    pub(super) fn watch(
+        &mut self,
+        client: &mut Client,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Handled {
+        if let Some(transaction) = &mut client.transaction {
+            transaction.refuse();
+            return Err(CommandError::WatchInsideMulti);
+        }
+        let keys = request.args_from(1);
+        if !client.watches.can_add(keys.len(), request.bytes()) {
+            return Err(CommandError::TooManyWatched);
+        }
+        let (index, mut added) = (client.index(), Vec::new());
+        // In a snapshot nothing can change.
+        for key in keys.filter(|_| client.uses.is_none()) {
+            let is_new = client.watches.add(self.database, self.session, index, key);
+            if is_new && self.session.effects.is_some() {
+                added.push(key.into());
+            }
+        }
+        if !added.is_empty() {
+            client.undo = Some(Box::new(Undo::Watched { index, keys: added }));
+        }
+        reply.ok();
+        Ok(Progress::Done)
+    }
+
     /// Runs what MULTI queued, under all gates: no other command runs in between. A transaction
     /// that was refused while it was queued takes no gate.
     pub(super) fn exec(
