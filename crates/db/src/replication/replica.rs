@@ -2,7 +2,7 @@
 //!
 //! | state | on | becomes |
 //! |---|---|---|
-//! | any | `Hello` with a full copy | `Loading` |
+//! | any | `Hello` with a full copy | `Loading`; in place, behind `empty` |
 //! | `Following`, `Nothing` | `Hello` behind the position that it named | `Following` |
 //! | `Loading` | `Entries`, `Epoch` | `Loading` |
 //! | `Loading` | `Done` | `Following`, by `swap` |

@@ -346,7 +346,7 @@ fn stats(report: &mut Report<'_, '_, '_, '_>) {
         format!("{:.2}", rates.output_bytes / 1024.0),
     );
     report.line("rejected_connections", figures.connections_rejected);
-    for (name, count) in shared.replication.begun.named() {
+    for (name, count) in shared.replication.syncs.named() {
         report.line(name, count);
     }
     report.line("expired_subkeys", figures.database.expired_fields);

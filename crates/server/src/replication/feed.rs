@@ -65,8 +65,7 @@ impl Feed<'_> {
         let source = Source::new(&self.shared.database, follower.position)?;
         let (host, port, full) = (&follower.host, follower.port, source.is_copying());
         info!(host, port, full_copy = full, "a replica follows");
-        let begun = &self.shared.replication.begun;
-        begun.count(full, follower.position.is_some());
+        self.shared.replication.syncs.count(source.copies());
         if let Some(why) = source.copies().and_then(explained) {
             warn!(host, port, "{why}");
         }

@@ -48,7 +48,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{CheckWish, Database, LogEpoch, Position, Refusal, SessionLimit, Verdict};
+use pando_db::{
+    CheckWish, CopyReason, Database, LogEpoch, Position, Refusal, SessionLimit, Verdict,
+};
 use tracing::info;
 
 use crate::config::Target;
@@ -156,27 +158,31 @@ pub(crate) struct Replication {
     awaited: AtomicBool,
     /// See [`Replication::roles`].
     roles: AtomicU64,
-    pub(crate) begun: Begun,
+    pub(crate) syncs: Syncs,
 }
 
 /// How many replicas began to be fed, since the server's start.
 #[derive(Debug, Default)]
-pub(crate) struct Begun {
+pub(crate) struct Syncs {
     /// With a full copy.
     full: AtomicU64,
     /// Where they stood.
     partial: AtomicU64,
-    /// With a full copy, although they stood somewhere.
+    /// With a full copy, although they stood where this server has been.
     denied: AtomicU64,
 }
 
-impl Begun {
-    /// One began, with a `full` copy or not; whether it `stood` somewhere.
-    fn count(&self, full: bool, stood: bool) {
-        let begun = if full { &self.full } else { &self.partial };
-        begun.fetch_add(1, Ordering::Relaxed);
-        self.denied
-            .fetch_add(u64::from(full && stood), Ordering::Relaxed);
+impl Syncs {
+    /// One began, with a full copy for this reason, or where it stood.
+    fn count(&self, copies: Option<CopyReason>) {
+        let began = if copies.is_some() {
+            &self.full
+        } else {
+            &self.partial
+        };
+        began.fetch_add(1, Ordering::Relaxed);
+        let denied = !matches!(copies, None | Some(CopyReason::New | CopyReason::Unknown));
+        self.denied.fetch_add(u64::from(denied), Ordering::Relaxed);
     }
 
     /// The counts, in INFO's words.

@@ -1,6 +1,6 @@
 //! `pando reshard`: moves what a changed ring moves, while clients write.
 //!
-//! After §5.3 of the CDDS paper (Tembo), whose clients spread keys over servers by consistent
+//! After §3.5 of the CDDS paper (Tembo), whose clients spread keys over servers by consistent
 //! hashing; the paper moves none. All that must last is on the servers ([`pando_ring::Placement`]):
 //! this program may be killed at any moment, and started again it goes on from what they say.
 //!

@@ -37,6 +37,11 @@ pub(crate) fn info(server: &TestServer, field: &str) -> String {
     line.unwrap_or_default().to_owned()
 }
 
+/// How replicas began: with a full copy, where they stood, with a copy although they stood there.
+fn syncs(server: &TestServer) -> [String; 3] {
+    ["full", "partial_ok", "partial_err"].map(|count| info(server, &format!("sync_{count}")))
+}
+
 pub(crate) fn follow(server: &TestServer, address: SocketAddr) {
     let port = address.port().to_string();
     ok(server, &["REPLICAOF", "127.0.0.1", &port]);
@@ -207,9 +212,7 @@ fn a_restart_and_a_promotion_cost_no_full_copy() {
     ok(&one, &["REPLICAOF", "NO", "ONE"]);
     ok(&one, &["SET", "k", "promoted"]);
     go_on(&one, [&two, &kept("top")]);
-    for (count, expected) in [("full", "0"), ("partial_ok", "2"), ("partial_err", "0")] {
-        assert_eq!(info(&one, &format!("sync_{count}")), expected, "{count}");
-    }
+    assert_eq!(syncs(&one), ["0", "2", "0"]);
 }
 
 /// One that began empty, took a copy and was promoted does not look empty to whom it had it from.
@@ -236,9 +239,7 @@ fn an_old_primary_that_is_ahead_takes_a_copy_of_a_replica_that_began_empty() {
     wait_until_same(&below, &top);
     wait_for_link(&top);
     assert_eq!(info(&top, "master_full_copies"), "1");
-    for (count, expected) in [("full", "1"), ("partial_ok", "0"), ("partial_err", "1")] {
-        assert_eq!(info(&below, &format!("sync_{count}")), expected, "{count}");
-    }
+    assert_eq!(syncs(&below), ["1", "0", "1"]);
     // A stranger that began empty is refused all the same.
     let stranger = kept("stranger");
     follow(&below, stranger.address);
@@ -491,6 +492,7 @@ fn a_full_copy_may_take_the_place_of_the_old_data() {
         ask(&mut replica.connection(), &["EXISTS", "old"]),
         Ok(redis::Value::Int(0))
     );
+    assert_eq!(syncs(&primary), ["1", "0", "0"]);
     ok(&replica, &["REPLICAOF", "NO", "ONE"]);
     ok(&replica, &["INCR", "k"]);
 }
