@@ -28,8 +28,10 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use pando_protocol::Request;
+use pando_protocol::command::{CommandSpec, keys};
 use pando_ring::limits::RANGES;
-use pando_ring::{Placement, RangeState, Verdict};
+use pando_ring::{Placement, RangeState};
 use pando_sync::lock;
 
 use crate::clock::Microseconds;
@@ -160,6 +162,8 @@ pub(crate) struct Placing {
 pub(crate) struct PlacedSeen {
     pub(crate) changes: u64,
     pub(crate) placed: Option<Arc<Placed>>,
+    /// Whether a mover is to be told what changes.
+    pub(crate) notes: bool,
 }
 
 impl PlacedSeen {
@@ -172,13 +176,25 @@ impl PlacedSeen {
         if changes != self.changes {
             self.changes = changes;
             self.placed = placing.present();
+            let placed = self.placed.as_ref();
+            let notes = |it: &Arc<Placed>| it.mover.is_some() && !it.placement.is_settled();
+            self.notes = placed.is_some_and(notes);
         }
     }
 
     /// Whether this server has the key.
     pub(crate) fn is_here(&self, key: &[u8]) -> bool {
-        let is_here = |placed: &Arc<Placed>| placed.placement.judge(key) == Verdict::Here;
+        let is_here = |placed: &Arc<Placed>| placed.placement.is_here(key);
         self.placed.as_ref().is_none_or(is_here)
+    }
+
+    /// Whether this server has all keys of a request.
+    #[inline]
+    pub(crate) fn has_all(&self, spec: &CommandSpec, request: Request<'_>) -> bool {
+        let Some(placed) = &self.placed else {
+            return true;
+        };
+        keys(spec, request).all(|at| placed.placement.is_here(request.arg(at)))
     }
 }
 

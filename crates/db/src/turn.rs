@@ -366,7 +366,7 @@ impl<'t> Turn<'t> {
         host: &mut impl Host,
     ) -> Progress {
         if let Ok(spec) = resolved
-            && let Some(command) = self.usual(client, spec)
+            && let Some(command) = self.usual(client, spec, request)
         {
             self.run_usual(client, (spec, command), request, reply, host)
         } else {

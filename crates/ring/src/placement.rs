@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::RingError;
 use crate::limits::{FILE_BYTES_MAX, RANGES};
-use crate::ring::{Node, Ring};
+use crate::ring::{Hashed, Node, Ring};
 
 const TITLE: &str = "pando-placement 1";
 
@@ -89,14 +89,24 @@ pub enum Verdict<'p> {
 struct Source {
     text: Arc<str>,
     ring: Ring,
+    /// This server's index among its nodes.
+    own: Option<usize>,
 }
 
 impl Source {
-    fn parse(text: &str) -> Result<Self, RingError> {
+    fn parse(text: &str, name: &str) -> Result<Self, RingError> {
+        let ring = Ring::from_toml(text)?;
         Ok(Self {
             text: text.into(),
-            ring: Ring::from_toml(text)?,
+            own: ring.nodes().iter().position(|node| node.name() == name),
+            ring,
         })
+    }
+
+    /// Whether the key is this server's.
+    #[inline]
+    fn is_mine(&self, key: Hashed<'_>) -> bool {
+        Some(self.ring.index_of_hashed(key)) == self.own
     }
 }
 
@@ -178,12 +188,12 @@ impl Placement {
         old: &str,
         new: &str,
     ) -> Result<(Self, Begun), PlacementError> {
-        let old = Source::parse(old).map_err(PlacementError::Old)?;
-        let new = Source::parse(new).map_err(PlacementError::New)?;
+        let old = Source::parse(old, name).map_err(PlacementError::Old)?;
+        let new = Source::parse(new, name).map_err(PlacementError::New)?;
         if old.ring.has_tags() != new.ring.has_tags() {
             return Err(PlacementError::Tags);
         }
-        if old.ring.node(name).is_none() && new.ring.node(name).is_none() {
+        if old.own.is_none() && new.own.is_none() {
             let name = name.to_owned();
             return Err(PlacementError::Unknown { name });
         }
@@ -303,8 +313,22 @@ impl Placement {
         self.new.ring.range_of(key)
     }
 
-    /// Whose a key is. Costs two hashes of the key and one or two look-ups in rings.
+    /// Whether a key is served here. Costs a hash of it and a look-up in a ring, or two.
+    #[inline]
+    pub fn is_here(&self, key: &[u8]) -> bool {
+        let key = self.new.ring.hash(key);
+        match self.states[key.range()] {
+            RangeState::New => self.new.is_mine(key),
+            RangeState::Old => self.old.is_mine(key),
+            RangeState::Fenced => self.old.is_mine(key) && self.new.is_mine(key),
+        }
+    }
+
+    /// Whose a key is.
     pub fn judge(&self, key: &[u8]) -> Verdict<'_> {
+        if self.is_here(key) {
+            return Verdict::Here;
+        }
         let owner = match self.states[self.range_of(key)] {
             RangeState::New => self.new.ring.node_of(key),
             RangeState::Old => self.old.ring.node_of(key),
@@ -312,27 +336,25 @@ impl Placement {
                 let from = self.old.ring.node_of(key);
                 let to = self.new.ring.node_of(key);
                 let concerns = |node: &Node| node.name() == &*self.node;
-                if from.name() != to.name() && (concerns(from) || concerns(to)) {
+                if concerns(from) || concerns(to) {
                     return Verdict::OnItsWay;
                 }
                 from
             }
         };
-        if owner.name() == &*self.node {
-            return Verdict::Here;
-        }
         // The newer file has the newer address.
         Verdict::There(self.new.ring.node(owner.name()).unwrap_or(owner))
     }
 
     /// Whether a change of this key here is to be told to the mover: it leaves this server and has
     /// not left.
+    #[inline]
     pub fn leaves(&self, key: &[u8]) -> Option<usize> {
-        let range = self.range_of(key);
-        let is_mine = |ring: &Ring| ring.node_of(key).name() == &*self.node;
+        let key = self.new.ring.hash(key);
+        let range = key.range();
         let leaves = self.states[range] != RangeState::New
-            && is_mine(&self.old.ring)
-            && !is_mine(&self.new.ring);
+            && self.old.is_mine(key)
+            && !self.new.is_mine(key);
         leaves.then_some(range)
     }
 
@@ -341,7 +363,7 @@ impl Placement {
         match self.judge(key) {
             Verdict::Here => false,
             Verdict::There(_) => true,
-            Verdict::OnItsWay => self.old.ring.node_of(key).name() != &*self.node,
+            Verdict::OnItsWay => !self.old.is_mine(self.old.ring.hash(key)),
         }
     }
 

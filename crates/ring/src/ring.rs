@@ -129,6 +129,22 @@ pub struct Ring {
     rule: Rule,
 }
 
+/// What decides on a key, and its hash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hashed<'k> {
+    tag: &'k [u8],
+    hash: u64,
+}
+
+impl Hashed<'_> {
+    /// See [`Ring::range_of`].
+    #[inline]
+    pub(crate) fn range(self) -> usize {
+        // Rendezvous hashing draws from the hash of this hash, so a range has keys of all nodes.
+        (self.hash as usize) % RANGES
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Rule {
     Rendezvous(rendezvous::Bidders),
@@ -214,19 +230,30 @@ impl Ring {
 
     /// The index in [`Ring::nodes`] of the node that has `key`.
     pub fn index_of(&self, key: &[u8]) -> usize {
-        let key = if self.tags { tag::tag(key) } else { key };
+        self.index_of_hashed(self.hash(key))
+    }
+
+    /// The same for a key that this ring has hashed, or one that heeds tags alike.
+    #[inline]
+    pub(crate) fn index_of_hashed(&self, key: Hashed<'_>) -> usize {
         match &self.rule {
-            Rule::Rendezvous(bidders) => bidders.node_of(key),
-            Rule::Ketama(continuum) => continuum.node_of(key),
+            Rule::Rendezvous(bidders) => bidders.node_of(key.hash),
+            Rule::Ketama(continuum) => continuum.node_of(key.tag),
         }
+    }
+
+    /// What rings look at of a key.
+    #[inline]
+    pub(crate) fn hash<'k>(&self, key: &'k [u8]) -> Hashed<'k> {
+        let tag = if self.tags { tag::tag(key) } else { key };
+        let hash = xxh3_64(tag);
+        Hashed { tag, hash }
     }
 
     /// The range of `key`, below [`RANGES`]: a part of all keys by a hash of what the ring hashes.
     /// It does not depend on the nodes.
     pub fn range_of(&self, key: &[u8]) -> usize {
-        let key = if self.tags { tag::tag(key) } else { key };
-        // Rendezvous hashing draws from the hash of this hash, so a range has keys of all nodes.
-        (xxh3_64(key) as usize) % RANGES
+        self.hash(key).range()
     }
 
     /// From which node to which `key` moves when `new` takes this ring's place, if it does.

@@ -225,13 +225,21 @@ impl Keyspace<'_> {
         for tag in effects.awaited.types() {
             self.announce(key, tag);
         }
-        if let Some(placed) = &self.session.placing.placed {
-            // The evictor and the expirer name trees.
-            let databases = self.database.databases();
-            let mut all = std::iter::once(self.index).chain(0..databases);
-            if let Some(index) = all.find(|index| self.database.tree(*index) == key.tree) {
-                placed.note(index % databases, key.bytes);
-            }
+        if self.session.placing.notes {
+            self.note_for_mover(key);
+        }
+    }
+
+    /// Tells a mover that the key has changed (PG2 told-before-fenced).
+    #[inline(never)]
+    fn note_for_mover(&self, key: Key<'_>) {
+        // The evictor and the expirer name trees.
+        let databases = self.database.databases();
+        let mut all = std::iter::once(self.index).chain(0..databases);
+        if let Some(placed) = &self.session.placing.placed
+            && let Some(index) = all.find(|index| self.database.tree(*index) == key.tree)
+        {
+            placed.note(index % databases, key.bytes);
         }
     }
 

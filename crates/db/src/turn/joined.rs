@@ -38,7 +38,7 @@ impl Turn<'_> {
         spec: &CommandSpec,
         request: Request<'r>,
     ) -> Option<Joined<'r>> {
-        let command = self.usual(client, spec)?;
+        let command = self.usual(client, spec, request)?;
         let may = family(command).is_some()
             && !client.no_touch
             && client.replicated.is_none()

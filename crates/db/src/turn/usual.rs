@@ -25,7 +25,12 @@ use crate::progress::{Progress, Wait};
 impl Turn<'_> {
     /// The command, if its request may take the fast path.
     #[inline]
-    pub(super) fn usual(&self, client: &Client, spec: &CommandSpec) -> Option<KeyspaceCommand> {
+    pub(super) fn usual(
+        &self,
+        client: &Client,
+        spec: &CommandSpec,
+        request: Request<'_>,
+    ) -> Option<KeyspaceCommand> {
         let CommandId::Keyspace(command) = spec.id else {
             return None;
         };
@@ -35,7 +40,6 @@ impl Turn<'_> {
             && client.transaction.is_none()
             && client.uses.is_none()
             && client.base == 0
-            && self.session.placing.placed.is_none()
             && client.reply_mode == ReplyMode::On
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
@@ -46,7 +50,8 @@ impl Turn<'_> {
                     && client.waits_since.is_none()
                     && client.lacks_room.is_none())
             && (!spec.flags.has(Flag::Write) || self.takes_write(client))
-            && !self.database.role.refuses(spec.flags.has(Flag::Write));
+            && !self.database.role.refuses(spec.flags.has(Flag::Write))
+            && self.session.placing.has_all(spec, request);
         is_usual.then_some(command)
     }
 
