@@ -85,14 +85,14 @@ pub use memory::{Accesses, EvictionPolicy, LastAccess};
 pub use open::OpenError;
 pub use options::{EngineKind, MemoryMeter, Options};
 pub use pando_cdds::{Error as PoolError, FileMedium, Options as PoolOptions, Place};
-pub use pando_durability::disk::{Disk, Room, SimulatedDisk};
+pub use pando_durability::disk::{Access, Disk, DiskFile, Fault, RealDisk, Room, SimulatedDisk};
 pub use pando_durability::log::{
     LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
 };
 pub use pando_engine::{LogEpoch, SessionLimit};
 pub use persistence::{
     CheckReport, CheckpointFailure, CheckpointOptions, CloseError, DumpWriter, Loaded, Pace,
-    RecoveryError, StreamError, check, expect_database,
+    RecoveryError, StreamError, check, expect_database, small_file,
 };
 pub use placing::{Mover, Placed};
 pub use progress::{KeyWait, Progress, ReplicaWait, Slice, Slices, Wait};

@@ -19,15 +19,16 @@
 //!
 //! Deliberately absent: what a change means (`pando-ring`), who decides (`crate::reshard`).
 
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use pando_db::{Database, Microseconds, Mover, Placed, Session, limits as db_limits};
+use pando_db::{
+    Database, Disk, Microseconds, Mover, Placed, RealDisk, Session, limits as db_limits, small_file,
+};
 use pando_ring::{PLACEMENT_BYTES_MAX, Placement, RangeState};
 
 use crate::admin::AdminError;
@@ -66,10 +67,34 @@ struct Job {
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
+/// Where the file is.
+#[derive(Clone, Debug)]
+struct Folder {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl Folder {
+    fn read(&self) -> io::Result<Option<Vec<u8>>> {
+        small_file::read(&*self.disk, &self.path.join(NAME), PLACEMENT_BYTES_MAX)
+    }
+
+    /// Writes the file anew, or removes it; on return that is durable.
+    fn keep(&self, file: Option<&[u8]>) -> io::Result<()> {
+        match file {
+            Some(bytes) => {
+                self.disk.create_directory(&self.path)?;
+                small_file::replace(&*self.disk, &self.path, NAME, bytes)
+            }
+            None => small_file::remove(&*self.disk, &self.path, NAME),
+        }
+    }
+}
+
 /// See the module's header.
 #[derive(Debug)]
 pub(crate) struct Placings {
-    directory: Option<PathBuf>,
+    folder: Option<Folder>,
     /// The change that is being made, or whose outcome was not told (PK1 one-at-a-time).
     job: Mutex<Option<Job>>,
     /// The change of the database's placement that the file has.
@@ -79,8 +104,13 @@ pub(crate) struct Placings {
 impl Placings {
     /// Kept in this directory, if anything is.
     pub(crate) fn new(directory: Option<PathBuf>) -> Self {
+        let disk = Arc::new(RealDisk);
+        Self::of(directory.map(|path| Folder { disk, path }))
+    }
+
+    fn of(folder: Option<Folder>) -> Self {
         Self {
-            directory,
+            folder,
             job: Mutex::default(),
             kept: AtomicU64::new(0),
         }
@@ -88,16 +118,18 @@ impl Placings {
 
     /// Tells the database what the file says.
     pub(crate) fn load(&self, database: &Arc<Database>) -> Result<(), String> {
-        let Some(directory) = &self.directory else {
+        let Some(folder) = &self.folder else {
             return Ok(());
         };
-        let path = directory.join(NAME);
+        let path = folder.path.join(NAME);
         let told = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let bytes = match fs::metadata(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        let bytes = match folder.read() {
+            Ok(None) => return Ok(()),
+            Ok(Some(bytes)) => bytes,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return Err(told(&"it is too long"));
+            }
             Err(error) => return Err(told(&error)),
-            Ok(about) if about.len() > PLACEMENT_BYTES_MAX => return Err(told(&"it is too long")),
-            Ok(_) => fs::read(&path).map_err(|error| told(&error))?,
         };
         let placement = Placement::parse(&bytes).map_err(|error| told(&error))?;
         let mut session = database.session().map_err(|error| error.to_string())?;
@@ -121,7 +153,8 @@ impl Placings {
         }
         let placed = database.placed();
         let file = placed.map(|placed| placed.placement.encode());
-        let kept = keep(self.directory.as_deref(), file.as_deref());
+        let folder = self.folder.as_ref();
+        let kept = folder.map_or(Ok(()), |folder| folder.keep(file.as_deref()));
         kept.map_err(|error| format!("cannot write which keys this server has: {error}"))?;
         self.kept.store(changes, Ordering::Relaxed);
         Ok(())
@@ -144,9 +177,9 @@ impl Placings {
         }
         let outcome = Arc::new(Mutex::new(None));
         let (place, database) = (Arc::clone(&outcome), Arc::clone(database));
-        let directory = self.directory.clone();
+        let folder = self.folder.clone();
         let run = move || {
-            let made = make(&database, directory.as_deref(), change);
+            let made = make(&database, folder, change);
             *lock(&place) = Some(made);
             mailbox.wake();
         };
@@ -177,14 +210,14 @@ impl Placings {
 }
 
 /// Makes a change to its end.
-fn make(database: &Arc<Database>, directory: Option<&Path>, change: Change) -> Outcome {
+fn make(database: &Arc<Database>, folder: Option<Folder>, change: Change) -> Outcome {
     let session = database.session().map_err(|error| format!("ERR {error}"))?;
     if database.follows() {
         return Err("READONLY keys move between primaries; this server is a replica".into());
     }
     let present = database.placed();
     let mut making = Making {
-        directory,
+        folder,
         session,
         present,
     };
@@ -205,21 +238,22 @@ fn make(database: &Arc<Database>, directory: Option<&Path>, change: Change) -> O
 }
 
 /// A change that is being made.
-struct Making<'m> {
-    directory: Option<&'m Path>,
+struct Making {
+    folder: Option<Folder>,
     session: Session,
     present: Option<Arc<Placed>>,
 }
 
-impl Making<'_> {
+impl Making {
     fn write(&self, file: Option<&[u8]>) -> Result<(), String> {
-        keep(self.directory, file).map_err(|error| {
+        let Some(folder) = &self.folder else {
+            return Ok(());
+        };
+        folder.keep(file).map_err(|error| {
             // PK2 kept-first.
-            let before = self
-                .present
-                .as_ref()
-                .map(|placed| placed.placement.encode());
-            let _ = keep(self.directory, before.as_deref());
+            let before = self.present.as_ref();
+            let before = before.map(|placed| placed.placement.encode());
+            let _ = folder.keep(before.as_deref());
             format!("ERR which keys this server has cannot be written to disk: {error}")
         })
     }
@@ -262,7 +296,12 @@ impl Making<'_> {
                 next.patience = Microseconds(now.0 + db_limits::PLACE_PATIENCE_US.0);
                 Some(next)
             });
-            self.write(Some(&file))?;
+            if let Err(error) = self.write(Some(&file)) {
+                // Nobody was told of the fence, so nobody has passed it (PK1 one-at-a-time).
+                let before = self.present.as_deref().cloned();
+                self.session.turn().place(|_, _| before);
+                return Err(error);
+            }
         } else {
             wait_for_disk(self.session.database())?;
             self.write(Some(&file))?;
@@ -304,30 +343,12 @@ fn wait_for_disk(database: &Arc<Database>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the file anew, or removes it; on return that is durable.
-fn keep(directory: Option<&Path>, file: Option<&[u8]>) -> io::Result<()> {
-    let Some(directory) = directory else {
-        return Ok(());
-    };
-    let path = directory.join(NAME);
-    if let Some(bytes) = file {
-        fs::create_dir_all(directory)?;
-        let unfinished = path.with_extension("new");
-        let mut new = File::create(&unfinished)?;
-        new.write_all(bytes)?;
-        new.sync_all()?;
-        fs::rename(&unfinished, &path)?;
-    } else {
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    File::open(directory)?.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use pando_db::{Access, DiskFile, Fault, Room, SimulatedDisk};
+
     use super::*;
 
     const OLD: &str = "[[node]]\nname = 'oak'\naddress = 'h:1'\n";
@@ -355,49 +376,159 @@ mod tests {
         Database::open(pando_db::Options::default()).unwrap()
     }
 
+    fn folder(disk: impl Disk + 'static) -> Folder {
+        let (disk, path) = (Arc::new(disk), PathBuf::from("/data"));
+        Folder { disk, path }
+    }
+
+    /// What a server finds at its start, of range 3.
+    fn found(disk: impl Disk + 'static) -> Result<Option<RangeState>, String> {
+        let database = database();
+        Placings::of(Some(folder(disk))).load(&database)?;
+        let placed = database.placed();
+        Ok(placed.map(|placed| placed.placement.state(3)))
+    }
+
+    fn changes() -> [(Change, Option<RangeState>); 4] {
+        let of = |state| (set(state), Some(state));
+        [
+            (begin(), Some(RangeState::Old)),
+            of(RangeState::Fenced),
+            of(RangeState::New),
+            (Change::Forget { force: true }, None),
+        ]
+    }
+
     #[test]
     fn pk2_what_is_answered_is_on_disk() {
-        let name = format!("pando-placings-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let placings = Placings::new(Some(folder.clone()));
-        let state = || {
-            let database = database();
-            placings.load(&database).unwrap();
-            database.placed().map(|placed| placed.placement.state(3))
-        };
-        let database = database();
-        assert_eq!(state(), None);
-        make(&database, Some(&folder), begin()).unwrap();
-        assert_eq!(state(), Some(RangeState::Old));
-        for next in [RangeState::Fenced, RangeState::New] {
-            make(&database, Some(&folder), set(next)).unwrap();
-            assert_eq!(state(), Some(next));
+        let (database, disk) = (database(), SimulatedDisk::new());
+        let make = |change| make(&database, Some(folder(disk.clone())), change);
+        assert_eq!(found(disk.clone()), Ok(None));
+        for (change, state) in changes() {
+            let is_new = state == Some(RangeState::New);
+            make(change).unwrap();
+            assert_eq!(found(disk.clone()), Ok(state));
+            if is_new {
+                let refused = make(set(RangeState::Old));
+                assert!(refused.unwrap_err().contains("for good"));
+            }
         }
-        let refused = make(&database, Some(&folder), set(RangeState::Old));
-        assert!(refused.unwrap_err().contains("for good"));
-        make(&database, Some(&folder), Change::Forget { force: true }).unwrap();
-        assert_eq!(state(), None);
         // A file that is damaged is not passed over.
-        make(&database, Some(&folder), begin()).unwrap();
-        let path = folder.join(NAME);
-        let mut bytes = fs::read(&path).unwrap();
+        make(begin()).unwrap();
+        let path = PathBuf::from("/data").join(NAME);
+        let mut bytes = disk.contents(&path).unwrap();
         bytes[60] ^= 1;
-        fs::write(&path, bytes).unwrap();
-        let refused = placings.load(&database).unwrap_err();
+        disk.put(&path, &bytes);
+        let refused = found(disk).unwrap_err();
         assert!(refused.contains("checksum"), "{refused}");
-        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A disk whose user forgets to make names durable.
+    #[derive(Clone, Debug)]
+    struct Unsynced(SimulatedDisk);
+
+    impl Disk for Unsynced {
+        fn create(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+            self.0.create(path, access)
+        }
+        fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn DiskFile>> {
+            self.0.open(path, access)
+        }
+        fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+            self.0.rename(from, to)
+        }
+        fn remove(&self, path: &Path) -> io::Result<()> {
+            self.0.remove(path)
+        }
+        fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+            self.0.list(directory)
+        }
+        fn create_directory(&self, directory: &Path) -> io::Result<()> {
+            self.0.create_directory(directory)
+        }
+        fn sync_directory(&self, _: &Path) -> io::Result<()> {
+            Ok(())
+        }
+        fn room(&self, directory: &Path) -> io::Result<Room> {
+            self.0.room(directory)
+        }
+        fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
+            self.0.try_lock(path)
+        }
+    }
+
+    /// Makes all changes on a disk on which each call in turn fails, or is the last one before the
+    /// power goes; says what a server then finds that it must not find.
+    fn wrong_behind(fault: Fault, forgets: bool) -> Option<String> {
+        for call in 0.. {
+            let disk = SimulatedDisk::new();
+            disk.create_directory(Path::new("/")).unwrap();
+            disk.create_directory(Path::new("/data")).unwrap();
+            disk.sync_directory(Path::new("/")).unwrap();
+            let first = disk.call_count();
+            disk.fail_at(first + call, fault);
+            let folder = if forgets {
+                folder(Unsynced(disk.clone()))
+            } else {
+                folder(disk.clone())
+            };
+            let database = database();
+            let mut states = vec![None];
+            let mut failed = false;
+            for (change, state) in changes() {
+                let before = states[states.len() - 1];
+                failed = make(&database, Some(folder.clone()), change).is_err();
+                if !failed {
+                    states = vec![state];
+                    continue;
+                }
+                let placed = database.placed();
+                let here = placed.map(|placed| placed.placement.state(3));
+                if here != before {
+                    return Some(format!("call {call}: {here:?} is here, not {before:?}"));
+                }
+                if matches!(fault, Fault::PowerLoss) {
+                    states.push(state);
+                }
+                break;
+            }
+            let crashed = matches!(fault, Fault::PowerLoss);
+            let unreached = disk.call_count() - first <= call;
+            for seed in 0..8 {
+                let found = found(disk.crash(seed));
+                if !found.as_ref().is_ok_and(|found| states.contains(found)) {
+                    return Some(format!("call {call}: {found:?} is found, not {states:?}"));
+                }
+            }
+            if unreached {
+                assert!(call > 20 && !failed, "every call has failed once");
+                break;
+            }
+            assert!(failed || !crashed);
+        }
+        None
+    }
+
+    #[test]
+    fn pk2_power_that_goes_and_calls_that_fail_leave_what_was_answered() {
+        assert_eq!(wrong_behind(Fault::PowerLoss, false), None);
+        let error = Fault::Error(ErrorKind::StorageFull);
+        assert_eq!(wrong_behind(error, false), None);
+    }
+
+    #[test]
+    fn canary_a_file_whose_name_is_not_durable_is_caught() {
+        let wrong = wrong_behind(Fault::PowerLoss, true).expect("it is caught");
+        assert!(wrong.contains("is found"), "{wrong}");
     }
 
     #[test]
     fn what_cannot_be_kept_is_not_begun() {
-        let name = format!("pando-placings-file-{}", std::process::id());
-        let file = std::env::temp_dir().join(name);
-        fs::write(&file, b"no directory").unwrap();
-        let database = database();
-        let refused = make(&database, Some(&file), begin()).unwrap_err();
+        let (database, disk) = (database(), SimulatedDisk::new());
+        disk.set_read_only(true);
+        let refused = make(&database, Some(folder(disk)), begin()).unwrap_err();
         assert!(refused.contains("cannot be written"), "{refused}");
         assert!(database.placed().is_none());
-        fs::remove_file(&file).unwrap();
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod recover;
 mod redis_file;
 mod replay;
 mod room;
-mod small_file;
+pub mod small_file;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::path::Path;
 use pando_durability::disk::{Access, Disk};
 
 /// Reads a file of at most so many bytes; `None`: there is none.
-pub(super) fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+pub fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match disk.open(path, Access::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -24,12 +24,7 @@ pub(super) fn read(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<O
 
 /// Writes the file in this directory anew; on return it is durable under its name. After a crash
 /// before, it is what it was.
-pub(super) fn replace(
-    disk: &dyn Disk,
-    directory: &Path,
-    name: &str,
-    bytes: &[u8],
-) -> io::Result<()> {
+pub fn replace(disk: &dyn Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let path = directory.join(name);
     let unfinished = path.with_extension("new");
     match disk.remove(&unfinished) {
@@ -40,5 +35,14 @@ pub(super) fn replace(
     file.write_all_at(bytes, 0)?;
     file.sync()?;
     disk.rename(&unfinished, &path)?;
+    disk.sync_directory(directory)
+}
+
+/// Removes the file from this directory, if it is there; on return that is durable.
+pub fn remove(disk: &dyn Disk, directory: &Path, name: &str) -> io::Result<()> {
+    match disk.remove(&directory.join(name)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     disk.sync_directory(directory)
 }
