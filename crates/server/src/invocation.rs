@@ -100,6 +100,7 @@ fn reshard(matches: &ArgMatches) -> Reshard {
         old: path("ring"),
         new: path("to"),
         dry_run: matches.get_flag("dry-run"),
+        rate: matches.get_one("rate").copied(),
     }
 }
 
@@ -213,6 +214,11 @@ fn reshard_command(flags: impl Iterator<Item = Arg>) -> Command {
                 .long("dry-run")
                 .action(clap::ArgAction::SetTrue)
                 .help("Only count the keys that would move"),
+            Arg::new("rate")
+                .long("rate")
+                .value_name("KEYS")
+                .value_parser(clap::value_parser!(u64).range(1..))
+                .help("Copy and remove no more keys than this in a second"),
         ])
 }
 

@@ -32,6 +32,27 @@ pub(super) struct Hands<'p> {
 }
 
 impl Hands<'_> {
+    /// Copies present values of keys to where they go, no faster than is wished.
+    pub(super) fn copy(
+        &mut self,
+        placements: &[Placement],
+        from: usize,
+        database: usize,
+        keys: &[Vec<u8>],
+    ) -> Result<(), ReshardError> {
+        let plan = self.plan;
+        let Some(keys_at_once) = plan.progress.keys_at_once() else {
+            return self.bring(placements, from, database, keys);
+        };
+        let moves = |key: &&Vec<u8>| plan.target(placements, from, key).is_some();
+        let moving: Vec<Vec<u8>> = keys.iter().filter(moves).cloned().collect();
+        for portion in moving.chunks(keys_at_once) {
+            plan.progress.pace(portion.len() as u64);
+            self.bring(placements, from, database, portion)?;
+        }
+        Ok(())
+    }
+
     /// Copies present values of keys to where they go. A key that is not there any more goes there,
     /// too.
     pub(super) fn bring(

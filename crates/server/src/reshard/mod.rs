@@ -33,7 +33,8 @@
 //!   the keys that come to it, and has refused clients these keys since.
 //!
 //! Deliberately absent: the durability of what it says (the servers), one process for two movements
-//! at a time (the one that began last is heard), a limit on the rate.
+//! at a time (the one that began last is heard); a fence that goes back by itself when its mover is
+//! gone: a server cannot tell that from a mover that is slow and has told the new server.
 
 mod hands;
 mod mover;
@@ -64,6 +65,8 @@ pub struct Reshard {
     pub new: PathBuf,
     /// Only count.
     pub dry_run: bool,
+    /// Keys a second that are copied or removed, at most.
+    pub rate: Option<u64>,
 }
 
 /// Why keys were not moved, or not all of them.

@@ -92,7 +92,7 @@ impl Plan {
             password: password.to_vec(),
             token: format!("{:016x}", fastrand::u64(..)).into_bytes(),
             dry_run: reshard.dry_run,
-            progress: Progress::new(),
+            progress: Progress::new(reshard.rate),
             fault: Fault::None,
             steps: AtomicU64::new(0),
         })
@@ -375,7 +375,11 @@ impl Attempt<'_> {
             let mut names = Server::connect(&plan.nodes[index], &plan.password)?;
             names.names(databases, |_, database, mut keys| {
                 keys.retain(|key| goes(index, key));
-                removed.fetch_add(keys.len() as u64, Ordering::Relaxed);
+                let count = keys.len() as u64;
+                let before = removed.fetch_add(count, Ordering::Relaxed);
+                let progress = &plan.progress;
+                progress.tick(|| format!("{} keys removed where they were", before + count));
+                progress.pace(count);
                 hands.remove(index, database, &keys)
             })
         };
@@ -404,24 +408,28 @@ impl Attempt<'_> {
 
     fn copy(&mut self) -> Result<(), ReshardError> {
         let (plan, databases, placements) = (self.hands.plan, self.databases, &self.placements);
+        let progress = &plan.progress;
+        let mut total = 0;
+        for server in &mut self.hands.servers {
+            total += server.key_count(databases)?;
+        }
+        progress.total.store(total, Ordering::Relaxed);
+        progress.names.store(0, Ordering::Relaxed);
+        let began = Instant::now();
         let copy = |from: usize| {
             let mut hands = plan.connect()?;
             let mut names = Server::connect(&plan.nodes[from], &plan.password)?;
             let mut portions = 0;
             names.names(databases, |_, database, keys| {
-                let progress = &plan.progress;
+                hands.copy(placements, from, database, &keys)?;
                 progress
                     .names
                     .fetch_add(keys.len() as u64, Ordering::Relaxed);
-                hands.bring(placements, from, database, &keys)?;
                 portions += 1;
                 if portions % PORTIONS_BETWEEN == 0 {
                     hands.bring_changed(placements, from, None)?;
                 }
-                progress.tick(|| {
-                    let names = progress.names.load(Ordering::Relaxed);
-                    format!("{names} keys looked at, {}", progress.copied())
-                });
+                progress.tick(|| format!("{}, {}", progress.left(began), progress.copied()));
                 plan.step()
             })
         };

@@ -201,6 +201,19 @@ impl Server {
         }
     }
 
+    /// How many keys all databases have.
+    pub(super) fn key_count(&mut self, databases: usize) -> Result<u64, ReshardError> {
+        let mut total = 0;
+        for database in 0..databases {
+            self.select(database)?;
+            match self.ask(&[b"DBSIZE"])? {
+                Value::Integer(keys) => total += keys as u64,
+                _ => return Err(self.unexpected("DBSIZE")),
+            }
+        }
+        Ok(total)
+    }
+
     /// Shows all names of all databases, in portions, while others write.
     pub(super) fn names(
         &mut self,

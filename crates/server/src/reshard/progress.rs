@@ -6,11 +6,20 @@ use std::time::{Duration, Instant};
 
 use crate::shared::lock;
 
+/// Keys that are moved between two pauses, at most.
+const PACED_KEYS: u64 = 256;
+
 /// What was done so far.
 #[derive(Debug)]
 pub(super) struct Progress {
     began: Instant,
     said: Mutex<Instant>,
+    /// Keys a second that are copied or removed, at most.
+    rate: Option<u64>,
+    /// When the next may be, by that rate.
+    due: Mutex<Instant>,
+    /// Keys that an attempt looks at, and those that it has looked at.
+    pub(super) total: AtomicU64,
     pub(super) names: AtomicU64,
     pub(super) keys: AtomicU64,
     pub(super) bytes: AtomicU64,
@@ -20,10 +29,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(rate: Option<u64>) -> Self {
         Self {
             began: Instant::now(),
             said: Mutex::new(Instant::now()),
+            rate,
+            due: Mutex::new(Instant::now()),
+            total: AtomicU64::new(0),
             names: AtomicU64::new(0),
             keys: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -39,6 +51,32 @@ impl Progress {
             *said = Instant::now();
             eprintln!("{}", text());
         }
+    }
+
+    /// Waits until so many keys more may be copied or removed. All threads share the rate.
+    pub(super) fn pace(&self, keys: u64) {
+        let Some(rate) = self.rate else { return };
+        let mut due = lock(&self.due);
+        let now = Instant::now();
+        let begins = now.max(*due);
+        *due = begins + Duration::from_secs_f64(keys as f64 / rate as f64);
+        drop(due);
+        std::thread::sleep(begins - now);
+    }
+
+    /// How many keys are to be moved between two pauses, if pauses are to be made.
+    pub(super) fn keys_at_once(&self) -> Option<usize> {
+        let tenth = self.rate? / 10;
+        Some(tenth.clamp(1, PACED_KEYS) as usize)
+    }
+
+    /// How many keys are still to be looked at, and about how long that takes, given when it began.
+    pub(super) fn left(&self, began: Instant) -> String {
+        let total = self.total.load(Ordering::Relaxed);
+        let names = self.names.load(Ordering::Relaxed);
+        let left = total.saturating_sub(names);
+        let seconds = began.elapsed().as_secs_f64() * left as f64 / names.max(1) as f64;
+        format!("{names} of about {total} keys looked at, {left} left for {seconds:.0} s")
     }
 
     pub(super) fn copied(&self) -> String {

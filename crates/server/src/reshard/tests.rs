@@ -74,6 +74,7 @@ impl Pair {
             old: self.folder.join("one"),
             new: self.folder.join("both"),
             dry_run: false,
+            rate: None,
         };
         let mut plan = Plan::new(&reshard, b"").unwrap();
         plan.fault = fault;
