@@ -94,6 +94,13 @@ pub const APPLIERS_MAX: usize = 4;
 /// See [`APPLIERS_MAX`].
 pub(crate) const APPLY_RECORDS_MIN: usize = 4096;
 
+/// How long a replica, or a source, works before it reclaims what its sessions have replaced, and
+/// how often it does so behind the last work: that may take apart the free blocks of all sessions,
+/// which are then no longer in the cache.
+pub(crate) const TIDY_PAUSE: Microseconds = Microseconds(100_000);
+/// See [`TIDY_PAUSE`].
+pub(crate) const TIDY_ROUNDS: u8 = 4;
+
 /// Bytes of memory for an epoch's records that are kept for the next one.
 pub(crate) const APPLY_KEPT_BYTES: usize = 1024 * 1024;
 

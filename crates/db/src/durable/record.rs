@@ -24,7 +24,9 @@
 //!   value.
 
 use pando_engine::limits::KEY_BYTES_MAX;
-use pando_engine::{BodyRef, HashRef, Key, StringRef, TreeId, TypeTag, ValueRef, ValueVersion};
+use pando_engine::{
+    BodyRef, HashRef, Key, NewValue, StringRef, TreeId, TypeTag, ValueRef, ValueVersion,
+};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
 use super::catalog::CatalogChange;
@@ -324,10 +326,19 @@ impl<'a> Head<'a> {
         }))
     }
 
-    /// The whole record.
+    /// What becomes of the key's value: nothing, if the record removes it.
     #[inline]
-    pub(crate) fn record(mut self) -> Result<Record<'a>, Malformed> {
-        self.take_rest()
+    pub(crate) fn outcome(
+        &self,
+        old: Option<ValueRef<'_>>,
+    ) -> Result<Option<NewValue<'a>>, Malformed> {
+        let mut rest = self.rest;
+        match (self.kind, old) {
+            (PUT, _) => value::take_value(&mut rest)?.build().map(Some),
+            (REMOVE, _) => Ok(None),
+            (_, Some(old)) => value::take_change(&mut rest)?.apply(old).map(Some),
+            (_, None) => malformed("the value that a change belongs to is not there"),
+        }
     }
 
     #[inline]

@@ -34,6 +34,7 @@
 //! | `repeat` | its way of applying an epoch |
 //! | `loading` | a full copy on its way in |
 //! | `check` | whether both have the same |
+//! | `tidying` | when memory is reclaimed |
 //!
 //! Invariants:
 //! - **FW1 one-history** A history names what happens to the data of one database from one opening
@@ -70,6 +71,7 @@ mod scan;
 mod source;
 #[cfg(test)]
 mod tests;
+mod tidying;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use pando_engine::{Decision, TreeId, ValueVersion};
+use pando_engine::{Decision, Point, TreeId, ValueVersion};
 
 use crate::database::Database;
 use crate::durable::bytes::{Input, Malformed, malformed};
@@ -169,10 +169,13 @@ impl Records {
             });
             let started: Vec<_> = started.collect();
             let own = self.repeat_share(turn, trees, |hash| hash % shares == 0);
+            // While this one waits, the others reuse what they replace.
+            turn.session_mut().store.unpin();
             started.into_iter().fold(own, |all, one| {
                 all.and(one.join().expect("an applier does not panic"))
             })
         });
+        turn.session_mut().store.pin();
         for helper in helpers {
             helper.give_log(turn.session_mut());
         }
@@ -257,30 +260,16 @@ fn repeat_run(turn: &mut Turn<'_>, heads: &[(usize, Head<'_>)]) -> Result<(), Ma
             super::tests::look();
             turn.hold_all();
         }
-        let record = head.record()?;
         let mut failed = None;
         turn.recall(at);
         let mut keyspace = turn.keyspace(*index);
-        keyspace.repeat(head.written.key.bytes, |old| {
-            let new = match &record {
-                Record::Put(_, view) => view.build().map(Some),
-                Record::Change { change, .. } => match old {
-                    Some(old) => change.apply(old).map(Some),
-                    None => malformed("the value that a change belongs to is not there"),
-                },
-                Record::Remove(_)
-                | Record::Mapping { .. }
-                | Record::Standing(_)
-                | Record::Catalog(_) => Ok(None),
-            };
-            match new {
-                Ok(Some(new)) => Decision::Write(new),
-                Ok(None) if old.is_some() => Decision::Remove,
-                Ok(None) => Decision::Keep,
-                Err(error) => {
-                    failed = Some(error);
-                    Decision::Keep
-                }
+        keyspace.repeat(head.written.key.bytes, |old| match head.outcome(old) {
+            Ok(Some(new)) => Decision::Write(new),
+            Ok(None) if old.is_some() => Decision::Remove,
+            Ok(None) => Decision::Keep,
+            Err(error) => {
+                failed = Some(error);
+                Decision::Keep
             }
         });
         if let Some(error) = failed {

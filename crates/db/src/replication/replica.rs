@@ -23,6 +23,7 @@ use super::check::{CheckStep, Checking, Verdict};
 use super::loading::Loading;
 use super::message::{self, Begins, EpochSent, Hello, Message};
 use super::repeat::{Appliers, Records};
+use super::tidying::Tidying;
 use super::{Position, ReplicationError};
 use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
@@ -84,6 +85,7 @@ pub struct Replica {
     /// What an epoch is repeated with.
     records: Records,
     appliers: Appliers,
+    tidying: Tidying,
 }
 
 /// What a replica knows of how far its source is.
@@ -133,6 +135,7 @@ impl Replica {
             checking: None,
             verdict: None,
             records: Records::default(),
+            tidying: Tidying::default(),
         })
     }
 
@@ -556,9 +559,18 @@ impl Replica {
         self.arrive(sent);
         self.awaited.push_back((sent.epoch, epoch));
         self.tell(sent.wall_ms, sent.offset);
-        self.session.tidy();
-        self.appliers.tidy();
+        self.tidying.note_work();
+        self.tidy();
         Ok(())
+    }
+
+    /// Reclaims memory, if it is time to: to be called now and then also when nothing comes. The
+    /// caller has no open turn.
+    pub fn tidy(&mut self) {
+        if self.tidying.is_due(&*self.session.database().options.clock) {
+            self.session.tidy();
+            self.appliers.tidy();
+        }
     }
 
     /// What its source should know now, and whether anything is still to become durable here.

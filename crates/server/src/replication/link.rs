@@ -395,6 +395,7 @@ impl Link<'_> {
                 }
             }
             let awaits = self.confirm_if_due()?;
+            self.replica.tidy();
             let works = self.check()?;
             let limit = if awaits || works {
                 Duration::ZERO
