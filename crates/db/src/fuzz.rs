@@ -34,12 +34,16 @@ pub fn replication(input: &[u8]) {
     }
     message::fuzz(input);
     let mut frames = 0;
-    Framer::default().frames(input, |frame| {
-        frames += 1;
-        let whole = Joiner::default().take(&frame).is_ok();
-        assert_eq!(whole, frames == 1, "a frame is valid in its place");
-        true
-    });
+    Framer::default().frames(
+        (input, &[]),
+        |_| Vec::new(),
+        |frame, _| {
+            frames += 1;
+            let whole = Joiner::default().take(&frame).is_ok();
+            assert_eq!(whole, frames == 1, "a frame is valid in its place");
+            true
+        },
+    );
 }
 
 /// Reads `input` as a dump file of Redis, as it is and as the records of a valid file. The cost is

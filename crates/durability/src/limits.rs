@@ -56,6 +56,9 @@ pub const COPIED_BYTES_MAX: usize = FRAME_BYTES / 2;
 /// Most bytes of groups in one frame; a longer group is split.
 pub const FRAME_BYTES_MAX: usize = 256 * 1024;
 
+/// The same where there are no frames, for followers alone.
+pub const RING_GROUP_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Bytes handed over to a log after which its logger writes without waiting for the epoch's end.
 pub const EARLY_BYTES: usize = 1024 * 1024;
 

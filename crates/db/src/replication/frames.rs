@@ -21,19 +21,31 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Gives the frames of a message to `send`, each in a buffer of its own; stops when it returns
-    /// `false`.
-    pub fn frames(&mut self, message: &[u8], mut send: impl FnMut(Vec<u8>) -> bool) -> bool {
-        let mut pieces = message.chunks(limits::REPLICATION_FRAME_BYTES).peekable();
-        while let Some(piece) = pieces.next() {
-            let mut frame = Vec::with_capacity(HEAD_BYTES + piece.len());
-            frame.extend_from_slice(&[0; 4]);
-            frame.push(u8::from(pieces.peek().is_none()));
-            frame.extend_from_slice(piece);
+    /// Gives the frames of a message, which is these bytes one behind the other, to `send`: each
+    /// with its length, behind what `begin` puts into a buffer for that length. Stops when `send`
+    /// returns `false`.
+    pub fn frames(
+        &mut self,
+        (mut first, mut rest): (&[u8], &[u8]),
+        begin: impl Fn(usize) -> Vec<u8>,
+        mut send: impl FnMut(Vec<u8>, usize) -> bool,
+    ) -> bool {
+        while first.len() + rest.len() > 0 {
+            let here = first.len().min(limits::REPLICATION_FRAME_BYTES);
+            let there = rest.len().min(limits::REPLICATION_FRAME_BYTES - here);
+            let bytes = HEAD_BYTES + here + there;
+            let mut out = begin(bytes);
+            let start = out.len();
+            out.extend_from_slice(&[0; HEAD_BYTES]);
+            out.extend_from_slice(&first[..here]);
+            out.extend_from_slice(&rest[..there]);
+            (first, rest) = (&first[here..], &rest[there..]);
+            let frame = &mut out[start..];
+            frame[4] = u8::from(first.len() + rest.len() == 0);
             let checksum = crc32c::crc32c_append(self.number, &frame[4..]);
             frame[..4].copy_from_slice(&checksum.to_le_bytes());
             self.number = self.number.wrapping_add(1);
-            if !send(frame) {
+            if !send(out, bytes) {
                 return false;
             }
         }
@@ -84,9 +96,13 @@ mod tests {
 
     fn framed(messages: &[&[u8]]) -> Vec<Vec<u8>> {
         let (mut framer, mut frames) = (Framer::default(), Vec::new());
-        for message in messages {
-            assert!(framer.frames(message, |frame| {
-                frames.push(frame);
+        for (at, message) in messages.iter().enumerate() {
+            let begin = |bytes: usize| format!("{bytes} ").into_bytes();
+            let parts = message.split_at(at.min(message.len()));
+            assert!(framer.frames(parts, begin, |frame, bytes| {
+                let begun = begin(bytes);
+                assert_eq!(frame[..begun.len()], begun);
+                frames.push(frame[begun.len()..].to_vec());
                 true
             }));
         }

@@ -21,6 +21,7 @@
 //!
 //! Fields without a size are numbers of `durable::bytes`. The carrier's frames have the checksums.
 
+use pando_durability::log::FollowedEpoch;
 use pando_engine::limits::KEY_BYTES_MAX;
 use pando_engine::{LogEpoch, TreeId};
 
@@ -218,13 +219,13 @@ pub(super) fn put_done(out: &mut Vec<u8>, position: LogEpoch) {
     out.number(position.0);
 }
 
-pub(super) fn put_epoch(out: &mut Vec<u8>, sent: &EpochSent<'_>) {
+/// Writes an epoch but for its groups, which are the message's end.
+pub(super) fn put_epoch_head(out: &mut Vec<u8>, history: u128, sent: &FollowedEpoch) {
     out.put(&[EPOCH]);
-    out.put(&sent.history.to_le_bytes());
+    out.put(&history.to_le_bytes());
     for number in [sent.epoch.0, sent.previous.0, sent.wall_ms.0, sent.offset] {
         out.number(number);
     }
-    out.put(sent.groups);
 }
 
 /// `reached` and `offset` are bytes of epochs: up to the position, and in all.
@@ -373,19 +374,27 @@ mod tests {
             trees: vec![TreeId(1), TreeId(900)],
             former: vec![8, 9 << 100],
         };
-        let epoch = EpochSent {
-            history: 9,
+        let followed = FollowedEpoch {
             epoch: LogEpoch(302),
             previous: LogEpoch(300),
             wall_ms: Milliseconds(1 << 40),
             offset: 99,
-            groups: b"groups",
+            groups: b"groups".to_vec(),
+        };
+        let epoch = EpochSent {
+            history: 9,
+            epoch: followed.epoch,
+            previous: followed.previous,
+            wall_ms: followed.wall_ms,
+            offset: followed.offset,
+            groups: &followed.groups,
         };
         let mut written = [(); 10].map(|()| Vec::new());
         hello.put(&mut written[0]);
         put_entries_head(&mut written[1], TreeId(900));
         put_done(&mut written[2], LogEpoch(300));
-        put_epoch(&mut written[3], &epoch);
+        put_epoch_head(&mut written[3], 9, &followed);
+        written[3].extend_from_slice(&followed.groups);
         put_beat(&mut written[4], LogEpoch(302), (98, 99), Milliseconds(1));
         assert_eq!(take(&written[0]).unwrap(), Message::Hello(hello));
         let tree = TreeId(900);

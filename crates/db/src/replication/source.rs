@@ -23,18 +23,22 @@ use pando_sync::lock;
 use super::Position;
 use super::check::{CheckWish, Checked};
 use super::message::{
-    Begins, EpochSent, Hello, put_beat, put_done, put_epoch, put_placement, put_take_over,
+    Begins, Hello, put_beat, put_done, put_epoch_head, put_placement, put_take_over,
 };
 use super::resume::{self, CopyReason, Start};
 use super::scan::{Entries, Scan, Scanned};
+use super::tidying::Tidying;
+use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::session::Session;
 
 /// What [`Source::next`] has written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// A message.
     Message,
+    /// The beginning of a message; the groups of this epoch are the rest.
+    Epoch(Arc<FollowedEpoch>),
     /// Nothing, but there is more to do: a check goes on.
     Worked,
     /// Nothing: the replica has been sent everything that it may see.
@@ -78,6 +82,7 @@ pub struct Source {
     checked: Option<Checked>,
     /// The change of the placement that was sent last.
     placed: Option<u64>,
+    tidying: Tidying,
 }
 
 impl Source {
@@ -108,6 +113,7 @@ impl Source {
             cursor: start.cursor,
             checked: None,
             placed: None,
+            tidying: Tidying::default(),
         })
     }
 
@@ -295,7 +301,7 @@ impl Source {
 
     fn next_epoch(&mut self, out: &mut Vec<u8>) -> Sent {
         if let Some(first) = self.first.take() {
-            return self.send(&first, out);
+            return self.send(first.into(), out);
         }
         loop {
             if let Some(filed) = &mut self.filed {
@@ -305,7 +311,7 @@ impl Source {
                     Ok(Some(mut epoch)) => {
                         let (offset, _) = self.session.database().backlog();
                         epoch.offset = offset.saturating_sub(left);
-                        return self.send(&epoch, out);
+                        return self.send(epoch.into(), out);
                     }
                     Ok(None) => self.filed = None,
                     Err(_) => return Sent::Gone,
@@ -321,7 +327,7 @@ impl Source {
             };
             match database.acknowledgement.ring().next(self.cursor, durable) {
                 Next::Nothing => return Sent::Nothing,
-                Next::Epoch(epoch) => return self.send(&epoch, out),
+                Next::Epoch(epoch) => return self.send(epoch, out),
                 Next::Gone => match resume::read_behind(database, self.cursor) {
                     Some(filed) => self.filed = Some(filed),
                     None => return Sent::Gone,
@@ -331,7 +337,7 @@ impl Source {
     }
 
     /// Sends an epoch, unless the data are no longer those of its history.
-    fn send(&mut self, epoch: &FollowedEpoch, out: &mut Vec<u8>) -> Sent {
+    fn send(&mut self, epoch: Arc<FollowedEpoch>, out: &mut Vec<u8>) -> Sent {
         let lineage = lock(&self.session.database().lineage);
         #[cfg(test)]
         let gone = !super::tests::is(super::tests::Fault::CopyPassed);
@@ -340,17 +346,9 @@ impl Source {
         if gone && lineage.present() != self.history {
             return Sent::Gone;
         }
-        let sent = EpochSent {
-            history: lineage.owner(epoch.epoch),
-            epoch: epoch.epoch,
-            previous: epoch.previous,
-            wall_ms: epoch.wall_ms,
-            offset: epoch.offset,
-            groups: &epoch.groups,
-        };
-        put_epoch(out, &sent);
+        put_epoch_head(out, lineage.owner(epoch.epoch), &epoch);
         self.cursor = epoch.epoch;
-        Sent::Message
+        Sent::Epoch(epoch)
     }
 
     /// Appends a sign of life, which says up to where the replica must be.
@@ -366,6 +364,32 @@ impl Source {
     /// caller has seen to it that nothing more is written here.
     pub fn take_over(&self, out: &mut Vec<u8>) {
         put_take_over(out, self.cursor);
+    }
+
+    /// [`Self::next`] with whole messages.
+    #[cfg(test)]
+    pub(super) fn next_whole(&mut self, out: &mut Vec<u8>) -> Sent {
+        match self.next(out) {
+            Sent::Epoch(epoch) => {
+                out.extend_from_slice(&epoch.groups);
+                Sent::Message
+            }
+            sent => sent,
+        }
+    }
+
+    /// Ends the open epoch, if the one before it ended this long ago and anything is in it: to be
+    /// called while this thread sends, or waits for the replica. Else what is written meanwhile
+    /// would be one long epoch, of which the replica shows nothing before it has all.
+    pub fn end_long_epoch(&self, limit: Duration) {
+        let database = self.session.database();
+        let ring = database.acknowledgement.ring();
+        let now = database.options.clock.now().milliseconds();
+        let lasted = |before: Milliseconds| now.0.abs_diff(before.0);
+        let is_long = ring.newest_wall().map_or(u64::MAX, lasted) >= limit.as_millis() as u64;
+        if is_long && !self.is_copying() && ring.has_open() {
+            database.press();
+        }
     }
 
     /// Waits until there may be something to send, for this long at most; makes sure that what is
@@ -389,7 +413,10 @@ impl Source {
                 database.press();
             }
         }
-        self.session.tidy();
+        self.tidying.note_work();
+        if self.tidying.is_due(&*database.options.clock) {
+            self.session.tidy();
+        }
     }
 }
 

@@ -156,9 +156,10 @@ impl Pair {
         }
         let source = self.source.as_mut().expect("there is one");
         let mut message = Vec::new();
-        match source.next(&mut message) {
+        match source.next_whole(&mut message) {
             Sent::Message => self.wire.push_back(message),
             Sent::Worked => {}
+            Sent::Epoch(_) => unreachable!("messages are whole"),
             Sent::Nothing => return false,
             Sent::Gone => self.cut(),
         }

@@ -43,6 +43,14 @@ use super::queue::Body;
 /// Sessions share this many parts.
 const PARTS: usize = 16;
 
+/// Bytes of groups that a session gives away rather than copies, at least: copying fewer costs less
+/// than memory for the next ones.
+const GIVEN_BYTES_MIN: usize = 64 * 1024;
+
+/// Bytes for which a part has memory when an epoch begins, at most; as many as it had in the epoch
+/// before, so that it grows once.
+const PART_BYTES_KEPT: usize = 1024 * 1024;
+
 /// An epoch, as it was handed over.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FollowedEpoch {
@@ -159,6 +167,18 @@ impl Ring {
         part.extend_from_slice(groups);
     }
 
+    /// Takes what session `index` hands over, under a gate, and what nobody else keeps. What is left
+    /// there is empty.
+    pub(super) fn give(&self, index: usize, groups: &mut Vec<u8>) {
+        let mut part = lock(&self.parts[index % PARTS]);
+        if part.is_empty() && groups.len() >= GIVEN_BYTES_MIN {
+            std::mem::swap(&mut *part, groups);
+        } else {
+            part.extend_from_slice(groups);
+            groups.clear();
+        }
+    }
+
     /// Whether something was handed over since the last epoch was closed. If not, what was handed
     /// over before the call is in [`Self::newest`], called afterwards, or in one before.
     #[must_use]
@@ -177,10 +197,14 @@ impl Ring {
         let mut groups = Vec::new();
         for part in &self.parts {
             let mut part = lock(part);
-            if groups.is_empty() {
-                groups = std::mem::take(&mut *part);
+            if part.is_empty() {
+                *part = Vec::new();
+            } else if groups.is_empty() {
+                let next = Vec::with_capacity(part.len().min(PART_BYTES_KEPT));
+                groups = std::mem::replace(&mut *part, next);
             } else {
                 groups.append(&mut part);
+                part.shrink_to(PART_BYTES_KEPT);
             }
         }
         if groups.is_empty() {
@@ -231,6 +255,12 @@ impl Ring {
     #[must_use]
     pub fn start(&self) -> LogEpoch {
         lock(&self.state).start
+    }
+
+    /// The wall clock when the newest of the epochs was closed that are here.
+    #[must_use]
+    pub fn newest_wall(&self) -> Option<Milliseconds> {
+        lock(&self.state).epochs.back().map(|newest| newest.wall_ms)
     }
 
     /// Bytes of all epochs so far; bytes that are here.
@@ -411,6 +441,37 @@ mod tests {
         assert_eq!(ring.next(LogEpoch(9), ALL), Next::Gone);
     }
 
+    /// What is given away is what is copied else.
+    #[test]
+    fn groups_of_any_length_come_in_their_order() {
+        let (ring, mut session) = ring(usize::MAX);
+        ring.turn_on(LogEpoch(1));
+        let mut written = Vec::new();
+        let lengths = [
+            9,
+            GIVEN_BYTES_MIN,
+            3,
+            2 * PART_BYTES_KEPT,
+            GIVEN_BYTES_MIN,
+            1,
+        ];
+        for (epoch, first) in (2..).zip(0..lengths.len()) {
+            for length in &lengths[first..] {
+                let record = vec![written.len() as u8; *length];
+                write(&mut session, epoch, &record);
+                written.push((epoch, record));
+            }
+            ring.close(LogEpoch(epoch), Milliseconds(epoch));
+            assert_eq!(ring.newest_wall(), Some(Milliseconds(epoch)));
+        }
+        let (mut after, mut found) = (LogEpoch(1), Vec::new());
+        while let Next::Epoch(epoch) = ring.next(after, ALL) {
+            after = epoch.epoch;
+            found.extend(all(&epoch).into_iter().map(|record| (after.0, record)));
+        }
+        assert!(found == written);
+    }
+
     /// The canary of LB1: an epoch that is lost between two others is noticed.
     #[test]
     fn a_skipped_epoch_is_noticed() {
@@ -429,7 +490,7 @@ mod tests {
     fn long_groups_come_together_and_malformed_ones_are_refused() {
         let (ring, mut session) = ring(usize::MAX);
         ring.turn_on(LogEpoch(1));
-        let long = vec![9; 3 * crate::limits::FRAME_BYTES_MAX];
+        let long = vec![9; 3 * crate::limits::RING_GROUP_BYTES_MAX];
         write(&mut session, 2, b"short");
         write(&mut session, 2, &long);
         ring.close(LogEpoch(2), Milliseconds(0));

@@ -18,7 +18,7 @@ use super::Shared;
 use super::follow::Ring;
 use super::frame::{GROUP_HEADER_BYTES, Part, group_header};
 use super::queue::Body;
-use crate::limits::{FRAME_BYTES, FRAME_BYTES_MAX};
+use crate::limits::{FRAME_BYTES, FRAME_BYTES_MAX, RING_GROUP_BYTES_MAX};
 
 /// One session's connection to its log.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl LogSession {
     /// A session without a log of files, whose groups followers see and nobody else.
     #[must_use]
     pub fn in_memory(ring: Arc<Ring>, index: usize) -> Self {
-        Self::with(None, 0, FRAME_BYTES_MAX).followed(ring, index)
+        Self::with(None, 0, RING_GROUP_BYTES_MAX).followed(ring, index)
     }
 
     /// A session whose records become another one's: [`Self::group`] has them, and nothing is
@@ -209,16 +209,26 @@ impl LogSession {
 
     fn hand_over_all(&mut self) {
         assert!(!self.has_group(), "a group was begun and not ended");
-        if let Some(ring) = self.ring.as_ref().filter(|ring| ring.is_on()) {
-            let bodies = self.frames.iter().map(|(_, body)| body);
-            ring.push(self.index, bodies, &self.buffer);
-        }
+        let ring = self.ring.as_ref().filter(|ring| ring.is_on());
         let Some(shared) = &self.shared else {
+            if let Some(ring) = ring {
+                for (_, body) in self.frames.drain(..) {
+                    match body {
+                        Body::Groups(mut groups) => ring.give(self.index, &mut groups),
+                        part => ring.push(self.index, std::iter::once(&part), &[]),
+                    }
+                }
+                ring.give(self.index, &mut self.buffer);
+            }
             self.frames.clear();
             self.buffer.clear();
             self.group = 0;
             return;
         };
+        if let Some(ring) = ring {
+            let bodies = self.frames.iter().map(|(_, body)| body);
+            ring.push(self.index, bodies, &self.buffer);
+        }
         let frames: usize = self.frames.iter().map(|(_, body)| body.bytes()).sum();
         let bytes = frames + self.buffer.len();
         // Partner of the subtraction after the write: only the sum matters.

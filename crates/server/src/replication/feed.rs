@@ -81,12 +81,17 @@ impl Feed<'_> {
             Err(error) => return Some(error.to_string()),
         };
         let mut message = Vec::new();
+        let mut groups = None;
         let mut beat: Option<Instant> = None;
         let mut busy = Instant::now();
         loop {
             message.clear();
             match source.next(&mut message) {
                 Sent::Message => busy = Instant::now(),
+                Sent::Epoch(epoch) => {
+                    busy = Instant::now();
+                    groups = Some(epoch);
+                }
                 Sent::Nothing | Sent::Worked
                     if beat.is_none_or(|beat| beat.elapsed() >= limits::REPLICATION_BEAT) =>
                 {
@@ -129,7 +134,9 @@ impl Feed<'_> {
             if silent > self.timeout() {
                 return Some("a replica is silent for longer than repl-timeout".to_owned());
             }
-            if !message.is_empty() && !self.send(&message) {
+            let groups = groups.take();
+            let rest = groups.as_ref().map_or(&[][..], |epoch| &epoch.groups);
+            if !message.is_empty() && !self.send(&source, (&message, rest)) {
                 let gone = follower.progress().gone;
                 let silent = "a replica takes nothing for longer than repl-timeout";
                 return (!gone).then(|| silent.to_owned());
@@ -138,7 +145,7 @@ impl Feed<'_> {
                 // The replica has everything, so what was sent just now says no more.
                 message.clear();
                 source.take_over(&mut message);
-                self.send(&message);
+                self.send(&source, (&message, &[]));
             }
         }
     }
@@ -147,17 +154,22 @@ impl Feed<'_> {
         Duration::from_secs(self.shared.settings.replication_timeout_s())
     }
 
-    fn send(&mut self, message: &[u8]) -> bool {
+    fn send(&mut self, source: &Source, message: (&[u8], &[u8])) -> bool {
         let (shared, follower, timeout) = (self.shared, self.follower, self.timeout());
-        self.framer.frames(message, |frame| {
+        let begin = |bytes: usize| {
+            let head = format!("${bytes}\r\n");
+            let mut bulk = Vec::with_capacity(head.len() + bytes + 2);
+            bulk.extend_from_slice(head.as_bytes());
+            bulk
+        };
+        self.framer.frames(message, begin, |mut bulk, bytes| {
             let Some(mailbox) = shared.mailbox(follower.worker) else {
                 return false;
             };
-            if !has_room(follower, frame.len() as u64, timeout) {
+            source.end_long_epoch(limits::REPLICATION_PAUSE);
+            if !has_room(source, follower, bytes as u64, timeout) {
                 return false;
             }
-            let mut bulk = format!("${}\r\n", frame.len()).into_bytes();
-            bulk.extend_from_slice(&frame);
             bulk.extend_from_slice(b"\r\n");
             mailbox.send(follower.client, bulk);
             true
@@ -167,15 +179,24 @@ impl Feed<'_> {
 
 /// Waits until the window takes so many bytes more, and counts them (LK1 bounded-window); `false`:
 /// the replica is gone, or confirms nothing.
-fn has_room(follower: &Follower, bytes: u64, timeout: Duration) -> bool {
+fn has_room(source: &Source, follower: &Follower, bytes: u64, timeout: Duration) -> bool {
     let full = |progress: &mut super::Progress| {
         let pending = progress.sent - progress.confirmed;
         !progress.gone && pending > 0 && pending + bytes > limits::REPLICATION_WINDOW_BYTES
     };
-    let progress = lock(&follower.progress);
-    let waited = follower.changed.wait_timeout_while(progress, timeout, full);
-    let (mut progress, elapsed) = waited.unwrap_or_else(PoisonError::into_inner);
-    if progress.gone || elapsed.timed_out() {
+    let began = Instant::now();
+    let mut progress = lock(&follower.progress);
+    while full(&mut progress) {
+        if began.elapsed() > timeout {
+            return false;
+        }
+        let pause = limits::REPLICATION_PAUSE;
+        let waited = follower.changed.wait_timeout_while(progress, pause, full);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        source.end_long_epoch(pause);
+        progress = lock(&follower.progress);
+    }
+    if progress.gone {
         return false;
     }
     progress.sent += bytes;

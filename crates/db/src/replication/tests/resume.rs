@@ -168,13 +168,14 @@ impl Servers {
             .source
             .as_mut()
             .expect("there is one")
-            .next(&mut message)
+            .next_whole(&mut message)
         {
             Sent::Message => link.wire.push_back(message),
             Sent::Nothing => return false,
             Sent::Gone => link.cut(),
             // On a check.
             Sent::Worked => {}
+            Sent::Epoch(_) => unreachable!("messages are whole"),
         }
         true
     }
@@ -523,13 +524,14 @@ fn a_full_copy_is_followed_without_force() {
         loop {
             pair.down.database.end_epoch();
             let mut message = Vec::new();
-            match source.next(&mut message) {
+            match source.next_whole(&mut message) {
                 Sent::Message => replica.take(&message).expect("its data came from there"),
                 Sent::Nothing if source.is_copying() => {}
                 Sent::Nothing => break,
                 Sent::Gone => panic!("nothing replaces the data"),
                 // On a check.
                 Sent::Worked => {}
+                Sent::Epoch(_) => unreachable!("messages are whole"),
             }
         }
         assert_eq!(content(&mut pair.up), content(&mut below));
