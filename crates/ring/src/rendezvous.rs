@@ -39,8 +39,8 @@ impl Bidders {
         }
     }
 
-    /// The node of the key with this XXH3-64. Costs one short hash a node; with weights, a logarithm
-    /// too.
+    /// The node of the key with this XXH3-64. Costs one short hash a node; with weights, a
+    /// logarithm too.
     #[inline]
     pub(super) fn node_of(&self, key: u64) -> usize {
         let key = key.to_le_bytes();

@@ -167,8 +167,8 @@ impl Ring {
         part.extend_from_slice(groups);
     }
 
-    /// Takes what session `index` hands over, under a gate, and what nobody else keeps. What is left
-    /// there is empty.
+    /// Takes what session `index` hands over, under a gate, and what nobody else keeps. What is
+    /// left there is empty.
     pub(super) fn give(&self, index: usize, groups: &mut Vec<u8>) {
         let mut part = lock(&self.parts[index % PARTS]);
         if part.is_empty() && groups.len() >= GIVEN_BYTES_MIN {

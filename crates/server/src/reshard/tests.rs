@@ -190,16 +190,20 @@ fn a_mover_killed_at_any_kind_of_step_loses_nothing() {
     }
 }
 
+/// Whether a mover with a fault is caught before long: on a busy machine its client may write
+/// nothing at the moments that matter.
+fn is_caught(fault: Fault) -> bool {
+    (0..10).any(|_| moved_with(fault).is_some())
+}
+
 #[test]
 fn canary_a_mover_without_fences_is_caught() {
-    let wrong = moved_with(Fault::FenceForgotten);
-    assert!(wrong.is_some(), "writes behind the copy are lost");
+    assert!(is_caught(Fault::FenceForgotten), "writes behind the copy");
 }
 
 #[test]
 fn canary_a_mover_that_forgets_the_last_changes_is_caught() {
-    let wrong = moved_with(Fault::LastForgotten);
-    assert!(wrong.is_some(), "writes before the fence are lost");
+    assert!(is_caught(Fault::LastForgotten), "writes before the fence");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Three servers whose power ends, which are restored from copies, promoted, and which go on where
 //! they stood: at the end all have what the last primary has.
 
+use std::time::Duration;
+
 use pando_durability::disk::SimulatedDisk;
 
 use super::*;
@@ -536,4 +538,29 @@ fn a_full_copy_is_followed_without_force() {
         }
         assert_eq!(content(&mut pair.up), content(&mut below));
     }
+}
+
+/// Else what is written while a feed waits for its replica would be one long epoch.
+#[test]
+fn a_long_epoch_ends_while_a_feed_waits() {
+    const LIMIT: Duration = Duration::from_millis(5);
+    let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
+    pair.up.line("SET k 0");
+    pair.settle().expect("it takes a full copy");
+    pair.up.line("SET k 1");
+    pair.settle().expect("it follows");
+    let ended = |pair: &Pair| {
+        let before = pair.up.database.closed_epoch();
+        let source = pair.source.as_ref().expect("it is fed");
+        source.end_long_epoch(LIMIT);
+        pair.up.database.closed_epoch() > before
+    };
+    pair.up.line("SET k 2");
+    assert!(!ended(&pair), "one has just ended");
+    pair.up.pass_ms(5);
+    assert!(ended(&pair));
+    pair.up.pass_ms(5);
+    assert!(!ended(&pair), "nothing was written");
+    pair.settle().expect("it follows");
+    assert_eq!(pair.down.line("GET k"), "$1 2");
 }
