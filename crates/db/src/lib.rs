@@ -87,7 +87,7 @@ pub use options::{EngineKind, MemoryMeter, Options};
 pub use pando_cdds::{Error as PoolError, FileMedium, Options as PoolOptions, Place};
 pub use pando_durability::disk::{Access, Disk, DiskFile, Fault, RealDisk, Room, SimulatedDisk};
 pub use pando_durability::log::{
-    LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
+    FollowedEpoch, LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,
 };
 pub use pando_engine::{LogEpoch, SessionLimit};
 pub use persistence::{

@@ -362,6 +362,27 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 mod tests {
     use super::*;
 
+    fn followed() -> FollowedEpoch {
+        FollowedEpoch {
+            epoch: LogEpoch(302),
+            previous: LogEpoch(300),
+            wall_ms: Milliseconds(1 << 40),
+            offset: 99,
+            groups: b"groups".to_vec(),
+        }
+    }
+
+    fn sent(followed: &FollowedEpoch) -> EpochSent<'_> {
+        EpochSent {
+            history: 9,
+            epoch: followed.epoch,
+            previous: followed.previous,
+            wall_ms: followed.wall_ms,
+            offset: followed.offset,
+            groups: &followed.groups,
+        }
+    }
+
     #[test]
     fn messages_are_read_as_they_were_written() {
         let hello = Hello {
@@ -374,21 +395,8 @@ mod tests {
             trees: vec![TreeId(1), TreeId(900)],
             former: vec![8, 9 << 100],
         };
-        let followed = FollowedEpoch {
-            epoch: LogEpoch(302),
-            previous: LogEpoch(300),
-            wall_ms: Milliseconds(1 << 40),
-            offset: 99,
-            groups: b"groups".to_vec(),
-        };
-        let epoch = EpochSent {
-            history: 9,
-            epoch: followed.epoch,
-            previous: followed.previous,
-            wall_ms: followed.wall_ms,
-            offset: followed.offset,
-            groups: &followed.groups,
-        };
+        let followed = followed();
+        let epoch = sent(&followed);
         let mut written = [(); 10].map(|()| Vec::new());
         hello.put(&mut written[0]);
         put_entries_head(&mut written[1], TreeId(900));

@@ -7,7 +7,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use pando_db::{CopyReason, Framer, Sent, SessionLimit, Source};
+use pando_db::{CopyReason, FollowedEpoch, Framer, Sent, SessionLimit, Source};
 use tracing::{info, warn};
 
 use super::Follower;
@@ -88,10 +88,7 @@ impl Feed<'_> {
             message.clear();
             match source.next(&mut message) {
                 Sent::Message => busy = Instant::now(),
-                Sent::Epoch(epoch) => {
-                    busy = Instant::now();
-                    groups = Some(epoch);
-                }
+                Sent::Epoch(epoch) => (busy, groups) = (Instant::now(), Some(epoch)),
                 Sent::Nothing | Sent::Worked
                     if beat.is_none_or(|beat| beat.elapsed() >= limits::REPLICATION_BEAT) =>
                 {
@@ -134,9 +131,7 @@ impl Feed<'_> {
             if silent > self.timeout() {
                 return Some("a replica is silent for longer than repl-timeout".to_owned());
             }
-            let groups = groups.take();
-            let rest = groups.as_ref().map_or(&[][..], |epoch| &epoch.groups);
-            if !message.is_empty() && !self.send(&source, (&message, rest)) {
+            if !message.is_empty() && !self.send(&source, &message, groups.take().as_deref()) {
                 let gone = follower.progress().gone;
                 let silent = "a replica takes nothing for longer than repl-timeout";
                 return (!gone).then(|| silent.to_owned());
@@ -145,7 +140,7 @@ impl Feed<'_> {
                 // The replica has everything, so what was sent just now says no more.
                 message.clear();
                 source.take_over(&mut message);
-                self.send(&source, (&message, &[]));
+                self.send(&source, &message, None);
             }
         }
     }
@@ -154,7 +149,9 @@ impl Feed<'_> {
         Duration::from_secs(self.shared.settings.replication_timeout_s())
     }
 
-    fn send(&mut self, source: &Source, message: (&[u8], &[u8])) -> bool {
+    /// Sends a message, whose end is the groups of an epoch if there is one.
+    fn send(&mut self, source: &Source, message: &[u8], epoch: Option<&FollowedEpoch>) -> bool {
+        let rest = epoch.map_or(&[][..], |epoch| &epoch.groups);
         let (shared, follower, timeout) = (self.shared, self.follower, self.timeout());
         let begin = |bytes: usize| {
             let head = format!("${bytes}\r\n");
@@ -162,18 +159,19 @@ impl Feed<'_> {
             bulk.extend_from_slice(head.as_bytes());
             bulk
         };
-        self.framer.frames(message, begin, |mut bulk, bytes| {
-            let Some(mailbox) = shared.mailbox(follower.worker) else {
-                return false;
-            };
-            source.end_long_epoch(limits::REPLICATION_PAUSE);
-            if !has_room(source, follower, bytes as u64, timeout) {
-                return false;
-            }
-            bulk.extend_from_slice(b"\r\n");
-            mailbox.send(follower.client, bulk);
-            true
-        })
+        self.framer
+            .frames((message, rest), begin, |mut bulk, bytes| {
+                let Some(mailbox) = shared.mailbox(follower.worker) else {
+                    return false;
+                };
+                source.end_long_epoch(limits::REPLICATION_PAUSE);
+                if !has_room(source, follower, bytes as u64, timeout) {
+                    return false;
+                }
+                bulk.extend_from_slice(b"\r\n");
+                mailbox.send(follower.client, bulk);
+                true
+            })
     }
 }
 
