@@ -14,7 +14,7 @@
 //! | `merging` | a merge that builds a hidden branch, under all gates | its mutex | the same, maintenance |
 //! | `changes` | all that is logged of branches and lasting snapshots | all gates, `Relaxed` | checkpoints, under all gates |
 //!
-//! The first branch is the database as it is without others: replicas and eviction know it alone.
+//! The first branch is the database as it is without others: eviction knows it alone.
 //! In a database on disk all branches last: what is written on one is logged by its trees' numbers,
 //! and what becomes of branches as `durable::catalog` says.
 //!
@@ -26,7 +26,7 @@
 //!
 //! Deliberately absent: the commands (`turn::branches`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
@@ -161,6 +161,35 @@ impl Branches {
 
     pub(crate) fn get(&self, id: BranchId) -> Option<NamedBranch> {
         self.read().get(&id).cloned()
+    }
+
+    /// The branch of this number.
+    pub(crate) fn numbered(&self, number: u64) -> Option<NamedBranch> {
+        let list = self.read();
+        let found = list.values().find(|branch| branch.number == number);
+        found.cloned()
+    }
+
+    /// The indexes of all trees but those of the first branch.
+    pub(crate) fn indexes(&self, databases: usize) -> HashMap<TreeId, usize> {
+        let list = self.read();
+        let of_branch = |(id, branch): (&BranchId, &NamedBranch)| {
+            let base = id.0 as usize * databases;
+            let trees = branch.trees.clone().into_iter().enumerate();
+            trees.map(move |(index, tree)| (tree, base + index))
+        };
+        list.iter().flat_map(of_branch).collect()
+    }
+
+    /// Others take their place, after so many changes at least. The caller holds all gates, and has
+    /// dropped all but the first.
+    pub(crate) fn replace(&self, grove: Grove) {
+        let changes = self.changes.load(Ordering::Relaxed) + 1;
+        self.changes
+            .store(changes.max(grove.changes), Ordering::Relaxed);
+        let others = Self::new(grove);
+        *self.write() = std::mem::take(&mut *others.write());
+        self.set_mainline(others.mainline());
     }
 
     /// The branch of this name. MAIN, in any case, is the first one unless another has that name.

@@ -158,7 +158,7 @@ pub enum CommandError {
     BranchName,
     #[error("ERR there are too many branches; drop one")]
     TooManyBranches,
-    #[error("ERR the first branch stays: it is what replicas have")]
+    #[error("ERR the first branch stays: it is what other engines have of it")]
     FirstBranch,
     #[error("ERR new connections use this branch; BRANCH MAIN chooses another")]
     MainlineBranch,

@@ -48,6 +48,8 @@ pub(crate) struct Wanted<'r> {
     pub(crate) lasts: bool,
     /// The index of database 0 of the branch that it is of.
     pub(crate) base: usize,
+    /// When the followed database made it, and until when it stays.
+    pub(crate) repeats: Option<(Milliseconds, Option<Milliseconds>)>,
 }
 
 impl Database {
@@ -61,10 +63,11 @@ impl Database {
         assert!(self.gates.are_all_taken());
         self.snapshots.check_name(wanted.name)?;
         let snapshots_max = self.snapshots.count_max.load(Ordering::Relaxed);
-        if self.snapshots.list().len() >= snapshots_max {
+        if wanted.repeats.is_none() && self.snapshots.list().len() >= snapshots_max {
             return Err(CommandError::TooManySnapshots { snapshots_max });
         }
-        let is_logged = wanted.lasts && self.keeps_branches();
+        let is_noted = self.keeps_branches() || wanted.repeats.is_some();
+        let is_logged = wanted.lasts && is_noted;
         let keeper = if is_logged {
             if !self.acknowledgement.accepts_writes() {
                 return Err(CommandError::LogFull);
@@ -76,17 +79,18 @@ impl Database {
         } else {
             None
         };
-        let time = session.now.milliseconds();
+        let now = session.now.milliseconds();
+        let until = wanted.lives.map(|lives| now.saturating_add(lives));
+        let (time, until) = wanted.repeats.unwrap_or((now, until));
         // AK3 handed-over: the epoch ends here.
         assert!(!session.has_group());
-        let mut epoch = self.acknowledgement.end_epoch_within(time);
+        let mut epoch = self.acknowledgement.end_epoch_within(now);
         let frozen = |tree: TreeId| Frozen {
             tree,
             keys: self.store.len(tree),
         };
         let indexes = wanted.base..wanted.base + self.databases();
         let databases: Box<[Frozen]> = indexes.map(|index| frozen(self.tree(index))).collect();
-        let until = wanted.lives.map(|lives| time.saturating_add(lives));
         if let Some(engine) = keeper {
             // An epoch that holds the name and nothing else.
             let name = String::from_utf8_lossy(wanted.name);
@@ -248,9 +252,11 @@ impl Database {
         let now = self.options.clock.now().milliseconds();
         let list = self.snapshots.list();
         let is_over = |until: Milliseconds| until <= now;
+        // A replica's lasting ones go when those go that they repeat.
+        let repeats = self.store.branching().is_some() && self.follows();
         let mut over = list
             .iter()
-            .filter(|snapshot| snapshot.until.is_some_and(is_over));
+            .filter(|snapshot| snapshot.until.is_some_and(is_over) && !(repeats && snapshot.lasts));
         if let Some(over) = over.next() {
             return Some(Arc::clone(over));
         }
@@ -264,9 +270,12 @@ impl Database {
     /// Drops an existing snapshot; its memory is reclaimed gradually. The caller holds all gates.
     pub(crate) fn drop_snapshot(&self, session: &mut SessionState, snapshot: &NamedSnapshot) {
         assert!(self.gates.are_all_taken());
-        if snapshot.lasts && self.keeps_branches() {
-            let epoch = snapshot.epoch();
-            self.note_change(session, self.epochs.current(), Event::Released { epoch });
+        if snapshot.lasts && self.store.branching().is_some() {
+            let released = Event::Released {
+                epoch: snapshot.epoch(),
+                name: snapshot.name.clone(),
+            };
+            self.note_change(session, self.epochs.current(), released);
         }
         self.snapshots.remove(snapshot.moment);
         if let Some(engine) = self.store.pooled().filter(|_| snapshot.lasts) {

@@ -22,6 +22,8 @@ pub(crate) struct Grown {
 pub(crate) struct Grove {
     /// None: the engine has no branches.
     pub(crate) engine: Option<Arc<Minuet>>,
+    /// Where the checkpoint began that it comes from, if it does from any.
+    pub(crate) checkpoint: LogEpoch,
     /// How many changes there have been.
     pub(crate) changes: u64,
     pub(crate) mainline: u64,

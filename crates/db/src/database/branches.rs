@@ -35,12 +35,17 @@ impl Database {
         self.durable.is_some() && self.store.branching().is_some()
     }
 
-    /// Counts a change of branches or lasting snapshots, and logs it if they outlast the process,
-    /// behind all that was logged in epochs up to `point`. The caller holds all gates.
+    /// Whether what becomes of branches is told to anybody: to the log, or to followers.
+    pub(crate) fn tells_of_branches(&self) -> bool {
+        self.store.branching().is_some() && (self.durable.is_some() || self.is_followed())
+    }
+
+    /// Counts a change of branches or lasting snapshots, and logs it for whoever is told, behind
+    /// all that was logged in epochs up to `point`. The caller holds all gates.
     pub(crate) fn note_change(&self, session: &mut SessionState, point: LogEpoch, event: Event) {
         assert!(self.gates.are_all_taken());
         let changes = self.branches.changes.fetch_add(1, Ordering::Relaxed) + 1;
-        if !self.keeps_branches() {
+        if !self.tells_of_branches() {
             return;
         }
         #[cfg(test)]

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | number | how many changes there have been, with this one |
 //! | number | the point |
-//! | 1 | what: 1 a branch made, 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 7 dropped; 8 a branch became a hidden one |
+//! | 1 | what: 1 a branch made, 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy |
 //! | … | its data, in the order of [`Event`]'s fields |
 //!
 //! A [`Forest`] is what a checkpoint says: all that was there at its start, and which of its chunks
@@ -17,7 +17,9 @@
 //! those of the first node have its keys, those of others the keys that differ from the parent's.
 //!
 //! On disk a branch is known by its number: how many changes there had been when it was made. The
-//! first branch has the number 0, no trees here (the mapping has them), and was never made.
+//! first branch has the number 0, no trees here (the mapping has them), and was never made. A
+//! replica gives its branches the numbers of the followed database's, and their trees too, but not
+//! those of the first branch; snapshots it knows by their names.
 
 use std::collections::BTreeMap;
 
@@ -98,12 +100,18 @@ pub(crate) enum Event {
     },
     Released {
         epoch: LogEpoch,
+        /// Empty in logs of before.
+        name: Box<[u8]>,
     },
     /// A branch, whose databases have these trees, became a hidden one, which is gone.
     Adopted {
         branch: u64,
         hidden: u64,
         trees: Vec<TreeId>,
+    },
+    /// All data came by a full copy, which is in no log: this checkpoint, or a later one, has it.
+    Planted {
+        checkpoint: LogEpoch,
     },
 }
 
@@ -247,9 +255,10 @@ impl CatalogChange {
                 out.number(*branch);
                 snapshot.put(out);
             }
-            Event::Released { epoch } => {
-                out.put(&[7]);
+            Event::Released { epoch, name } => {
+                out.put(&[9]);
                 out.number(epoch.0);
+                out.string(name);
             }
             Event::Adopted {
                 branch,
@@ -260,6 +269,10 @@ impl CatalogChange {
                 out.number(*branch);
                 out.number(*hidden);
                 put_trees(out, trees);
+            }
+            Event::Planted { checkpoint } => {
+                out.put(&[10]);
+                out.number(checkpoint.0);
             }
         }
     }
@@ -293,11 +306,19 @@ impl CatalogChange {
             },
             7 => Event::Released {
                 epoch: LogEpoch(input.number()?),
+                name: Box::default(),
+            },
+            9 => Event::Released {
+                epoch: LogEpoch(input.number()?),
+                name: take_name(input)?,
             },
             8 => Event::Adopted {
                 branch: input.number()?,
                 hidden: input.number()?,
                 trees: take_trees(input)?,
+            },
+            10 => Event::Planted {
+                checkpoint: LogEpoch(input.number()?),
             },
             _ => return malformed("branches changed in a way that this version does not know"),
         };
@@ -450,6 +471,19 @@ impl Forest {
         Ok(())
     }
 
+    /// Gives trees of the first branch, and what they have in pages, other numbers: those of
+    /// another engine.
+    pub(crate) fn renumber(&mut self, mut number: impl FnMut(TreeId) -> TreeId) {
+        let bases = std::mem::take(&mut self.bases).into_iter();
+        self.bases = bases
+            .map(|(tree, base)| (number(tree), number(base)))
+            .collect();
+        let snapshots = self.snapshots.iter_mut();
+        for frozen in snapshots.flat_map(|snapshot| &mut snapshot.databases) {
+            frozen.tree = number(frozen.tree);
+        }
+    }
+
     /// The number that a tree has in pages.
     pub(crate) fn base(&self, tree: TreeId) -> TreeId {
         self.bases.get(&tree).copied().unwrap_or(tree)
@@ -512,11 +546,15 @@ mod tests {
             },
             Event::Released {
                 epoch: LogEpoch(70),
+                name: b"snap".as_slice().into(),
             },
             Event::Adopted {
                 branch: 0,
                 hidden: 300,
                 trees: vec![TreeId(0), TreeId(300)],
+            },
+            Event::Planted {
+                checkpoint: LogEpoch(300),
             },
         ];
         for event in events {

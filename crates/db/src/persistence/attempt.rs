@@ -1,11 +1,12 @@
 //! One attempt to bring up a database: a checkpoint, or none, and the log on top of it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pando_durability::checkpoint::{self, Chunk, Manifest};
 use pando_engine::{LogEpoch, TreeId};
 
-use super::grove::{Planting, Refusal, read_chunk};
+use super::grove::{Planting, read_chunk, refused};
 use super::load::Loader;
 use super::recover::{Candidate, RecoveryError};
 use super::replay::{Restorer, Trees, replay};
@@ -39,6 +40,7 @@ impl Attempt<'_> {
             trees.map(&self.store, about.changes, about.trees.clone());
             trees.stand(about.standing.clone());
             fuzzy_until = manifest.end;
+            trees.grove.checkpoint = manifest.start;
             self.load_all(manifest, about.forest.as_ref(), &mut trees)?;
             recovery.checkpoint = Some(manifest.start);
             recovery.checkpoint_wall_ms = Some(manifest.wall_ms);
@@ -81,21 +83,23 @@ impl Attempt<'_> {
             trees.grove.take_alone(forest);
             return self.load(manifest, of_tree);
         }
-        let planting = Planting::new(forest, &self.store, trees.mapped());
-        let planting = planting.map_err(|refusal| match refusal {
-            Refusal::Engine => RecoveryError::Branches,
-            Refusal::Malformed(error) => RecoveryError::Forest { what: error.what },
-        })?;
-        self.load(manifest, |chunk| {
-            let tree = planting.of_root(chunk);
-            tree.map_err(|error| RecoveryError::Forest { what: error.what })
-        })?;
+        let engine = self.store.branching().map(Arc::clone);
+        let engine = engine.ok_or(RecoveryError::Branches)?;
+        let planting = Planting::new(forest.clone(), engine, trees.mapped());
+        let mut planting = planting.map_err(refused)?;
+        self.load(manifest, |chunk| planting.of_root(chunk).map_err(refused))?;
         let mut loader = Loader::new(Restorer::new(&self.store, &self.expiry)?);
         let on_disk = (&*self.durability.disk, self.files);
-        let grown = planting.grow(manifest, &mut loader, &|loader, manifest, chunk, tree| {
-            read_chunk(on_disk, loader, manifest, chunk, tree)
-        })?;
-        trees.grove.take(forest, grown);
+        let mut chunks = planting.chunks(manifest);
+        while let Some(node) = planting.node() {
+            for (base, chunk) in chunks.remove(&node).unwrap_or_default() {
+                let tree = planting.tree(base);
+                read_chunk(on_disk, &mut loader, manifest, chunk, tree)?;
+            }
+            planting.go_on().map_err(refused)?;
+        }
+        let (forest, grown) = planting.finish().map_err(refused)?;
+        trees.grove.take(&forest, grown);
         Ok(())
     }
 

@@ -33,7 +33,7 @@
 //!
 //! Deliberately absent: an image of one moment. Recovery replays the log over the checkpoint.
 
-mod album;
+pub(crate) mod album;
 
 use std::ops::Bound;
 use std::ops::ControlFlow;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pando_durability::checkpoint::{self, Chunk, Manifest};
-use pando_engine::{Deadline, Key, LogEpoch, Point, Snapshot, TreeId};
+use pando_engine::{Deadline, Engine, Key, LogEpoch, Point, Snapshot, Snapshots, TreeId};
 use pando_minuet::BranchId;
 use pando_minuet::engine::{Differing, From, Minuet, NOWHERE, is_of_branch};
 
@@ -58,6 +58,7 @@ impl Grove {
         };
         Self {
             engine: store.branching().map(Arc::clone),
+            checkpoint: LogEpoch::NONE,
             changes: 0,
             mainline: 0,
             branches: BTreeMap::from([(0, first)]),
@@ -181,14 +182,8 @@ impl Grove {
                 let id = self.branch(branch)?.id;
                 adopt(&engine, (store, expiry), (id, &trees), &hidden)?;
             }
-            Event::Released { epoch } => {
-                let Some(snapshot) = self.snapshots.remove(&epoch) else {
-                    let what = "a snapshot is dropped that there is not";
-                    return Err(Malformed { what }.into());
-                };
-                store.release(Snapshot::of_epoch(epoch));
-                left = shown_by(&snapshot).collect();
-            }
+            Event::Planted { checkpoint } => self.check_planted(checkpoint)?,
+            Event::Released { epoch, .. } => left = self.release(store, epoch)?,
         }
         for tree in left {
             if !is_mapped(tree) && !self.shows(tree) {
@@ -197,6 +192,25 @@ impl Grove {
             }
         }
         Ok(())
+    }
+
+    /// FA1 planted-whole: what came by a copy is in no log.
+    fn check_planted(&self, checkpoint: LogEpoch) -> Result<(), Malformed> {
+        if checkpoint > self.checkpoint {
+            return malformed(
+                "the data came by a full copy, and its checkpoint is damaged or gone",
+            );
+        }
+        Ok(())
+    }
+
+    /// Drops a snapshot; returns the trees that it showed.
+    fn release(&mut self, store: &Store, epoch: LogEpoch) -> Result<Vec<TreeId>, Malformed> {
+        let Some(snapshot) = self.snapshots.remove(&epoch) else {
+            return malformed("a snapshot is dropped that there is not");
+        };
+        store.release(Snapshot::of_epoch(epoch));
+        Ok(shown_by(&snapshot).collect())
     }
 
     fn grow(
@@ -341,11 +355,8 @@ fn shown_by(snapshot: &SnapshotNote) -> impl Iterator<Item = TreeId> + '_ {
     snapshot.databases.iter().map(|frozen: &Frozen| frozen.tree)
 }
 
-/// Reads entries of a chunk into a tree.
-pub(super) type ReadChunk<'a> =
-    dyn Fn(&mut Loader<'_>, &Manifest, &Chunk, TreeId) -> Result<(), RecoveryError> + 'a;
-
-/// A branch on its way through the nodes of a checkpoint.
+/// A branch on its way through the nodes of an album.
+#[derive(Debug)]
 struct Site {
     id: BranchId,
     /// The number of the branch that ends below, unless it is there for a while.
@@ -355,45 +366,16 @@ struct Site {
     trees: BTreeMap<TreeId, TreeId>,
 }
 
-/// The loading of a checkpoint with nodes.
-pub(super) struct Planting<'a> {
-    forest: &'a Forest,
-    engine: Arc<Minuet>,
-    store: &'a Store,
+/// Where nodes lead.
+#[derive(Debug)]
+struct Ways {
     children: Vec<Vec<usize>>,
     /// The branch that ends at each node, or below it, if any does; 0 where the first one does.
     heirs: Vec<Option<u64>>,
-    /// The trees of each branch, by their numbers in pages.
-    trees: BTreeMap<u64, BTreeMap<TreeId, TreeId>>,
-    /// The first branch, filled with the first node.
-    root: BTreeMap<TreeId, TreeId>,
-    ids: BTreeMap<u64, BranchId>,
-    made: usize,
 }
 
-impl<'a> Planting<'a> {
-    /// Prepares the first branch, whose databases have the trees `mapped`, for the first node.
-    pub(super) fn new(
-        forest: &'a Forest,
-        store: &'a Store,
-        mapped: &[TreeId],
-    ) -> Result<Self, Refusal> {
-        let engine = store.branching().map(Arc::clone).ok_or(Refusal::Engine)?;
-        let first = &forest.branches[0].name;
-        if **first != *b"main" {
-            done(engine.rename_branch(b"main", first))?;
-        }
-        let by_base = |trees: &[TreeId]| -> BTreeMap<TreeId, TreeId> {
-            trees
-                .iter()
-                .map(|tree| (forest.base(*tree), *tree))
-                .collect()
-        };
-        let mut trees: BTreeMap<u64, _> = BTreeMap::new();
-        for branch in &forest.branches {
-            trees.insert(branch.number, by_base(&branch.trees));
-        }
-        trees.insert(0, by_base(mapped));
+impl Ways {
+    fn of(forest: &Forest) -> Self {
         let mut children = vec![Vec::new(); forest.nodes.len()];
         let mut heirs: Vec<Option<u64>> = vec![None; forest.nodes.len()];
         for (index, node) in forest.nodes.iter().enumerate().rev() {
@@ -411,47 +393,122 @@ impl<'a> Planting<'a> {
                 children[parent].push(index);
             }
         }
-        if heirs[0] != Some(0) {
-            return Err(Malformed {
-                what: "a checkpoint lacks the first branch",
-            }
-            .into());
+        Self { children, heirs }
+    }
+
+    /// The child to which a branch goes on that ends at `heir`, and the others.
+    fn at(&self, node: usize, heir: Option<u64>) -> (Option<usize>, Vec<usize>) {
+        let children = &self.children[node];
+        let own = |child: &&usize| heir.is_some() && self.heirs[**child] == heir;
+        let goes_on = children.iter().find(own).or(children.last()).copied();
+        let others = children.iter().copied();
+        let others = others.filter(|child| Some(*child) != goes_on);
+        (goes_on, others.collect())
+    }
+}
+
+/// The order in which a [`Planting`] comes to the nodes.
+pub(crate) fn order(forest: &Forest) -> Vec<usize> {
+    let ways = Ways::of(forest);
+    let (mut order, mut waiting) = (Vec::new(), vec![0]);
+    while let Some(first) = waiting.pop() {
+        let (mut next, heir) = (Some(first), ways.heirs[first]);
+        while let Some(node) = next {
+            order.push(node);
+            let (goes_on, others) = ways.at(node, heir);
+            waiting.extend(others);
+            next = goes_on;
         }
+    }
+    order
+}
+
+/// Makes branches and snapshots along the nodes of an album, which the caller fills one after the
+/// other, in [`order`]: what of [`Self::node`] differs from its parent goes into the trees of
+/// [`Self::tree`], and then it goes on.
+#[derive(Debug)]
+pub(crate) struct Planting {
+    forest: Forest,
+    engine: Arc<Minuet>,
+    ways: Ways,
+    /// The trees of each branch, by their numbers in pages.
+    trees: BTreeMap<u64, BTreeMap<TreeId, TreeId>>,
+    /// The branch that stands at a node.
+    present: Option<(usize, Site)>,
+    /// Branches that were made for other nodes.
+    waiting: Vec<(usize, Site)>,
+    /// Those that have come to their end.
+    ids: BTreeMap<u64, BranchId>,
+    frozen: Vec<LogEpoch>,
+    made: usize,
+}
+
+impl Planting {
+    /// Prepares the first branch, whose databases have the trees `mapped`, for the first node. The
+    /// engine has no other one.
+    pub(crate) fn new(
+        forest: Forest,
+        engine: Arc<Minuet>,
+        mapped: &[TreeId],
+    ) -> Result<Self, Malformed> {
+        let ways = Ways::of(&forest);
+        if ways.heirs.first() != Some(&Some(0)) {
+            return malformed("a checkpoint lacks the first branch");
+        }
+        let first = forest.branches[0].name.clone();
+        if *first != *b"main" {
+            done(engine.rename_branch(b"main", &first))?;
+        }
+        let by_base = |trees: &[TreeId]| -> BTreeMap<TreeId, TreeId> {
+            trees
+                .iter()
+                .map(|tree| (forest.base(*tree), *tree))
+                .collect()
+        };
+        let mut trees: BTreeMap<u64, _> = BTreeMap::new();
+        for branch in &forest.branches {
+            trees.insert(branch.number, by_base(&branch.trees));
+        }
+        trees.insert(0, by_base(mapped));
+        let first = Site {
+            id: BranchId::FIRST,
+            heir: Some(0),
+            name: first,
+            trees: trees[&0].clone(),
+        };
+        let of_first = forest.sections.iter().filter(|(node, _)| *node == 0);
+        let bases: Vec<TreeId> = of_first.map(|(_, base)| *base).collect();
         let mut planting = Self {
             forest,
             engine,
-            store,
-            children,
-            heirs,
-            root: trees[&0].clone(),
+            ways,
             trees,
+            present: Some((0, first)),
+            waiting: Vec::new(),
             ids: BTreeMap::new(),
+            frozen: Vec::new(),
             made: 0,
         };
-        for (_, base) in forest.sections.iter().filter(|(node, _)| *node == 0) {
-            let loose = || planting.engine.open_loose(BranchId::FIRST, *base, 0);
-            planting.root.entry(*base).or_insert_with(loose);
+        for base in bases {
+            planting.tree(base);
         }
         Ok(planting)
     }
 
     /// The tree into which a chunk of the first node goes; `None`: it is another node's.
     pub(super) fn of_root(&self, chunk: &Chunk) -> Result<Option<TreeId>, Malformed> {
-        let section = self.forest.sections.get(chunk.tree as usize);
-        match section {
-            None => malformed("a chunk is of no version"),
-            Some((0, base)) => Ok(Some(self.root[base])),
-            Some(_) => Ok(None),
+        match (self.forest.sections.get(chunk.tree as usize), &self.present) {
+            (Some((0, base)), Some((0, first))) => Ok(Some(first.trees[base])),
+            (Some(_), _) => Ok(None),
+            (None, _) => malformed("a chunk is of no version"),
         }
     }
 
-    /// Makes everything but the first node, which is loaded; returns the branches.
-    pub(super) fn grow(
-        mut self,
-        manifest: &Manifest,
-        loader: &mut Loader<'_>,
-        read: &ReadChunk<'_>,
-    ) -> Result<BTreeMap<u64, Grown>, RecoveryError> {
+    /// The chunks of all nodes but the first.
+    pub(super) fn chunks<'m>(
+        &self,
+        manifest: &'m Manifest,
+    ) -> HashMap<usize, Vec<(TreeId, &'m Chunk)>> {
         let mut chunks: HashMap<usize, Vec<(TreeId, &Chunk)>> = HashMap::new();
         for chunk in &manifest.chunks {
             // It was looked at as the first node was loaded.
@@ -460,47 +517,53 @@ impl<'a> Planting<'a> {
                 chunks.entry(node).or_default().push((base, chunk));
             }
         }
-        let first = Site {
-            id: BranchId::FIRST,
-            heir: Some(0),
-            name: self.forest.branches[0].name.clone(),
-            trees: std::mem::take(&mut self.root),
-        };
-        let mut sites = vec![(0, first)];
-        while let Some((mut node, mut site)) = sites.pop() {
-            loop {
-                for (base, chunk) in chunks.remove(&node).unwrap_or_default() {
-                    let loose = || self.engine.open_loose(site.id, base, 0);
-                    let tree = *site.trees.entry(base).or_insert_with(loose);
-                    read(loader, manifest, chunk, tree)?;
-                }
-                self.freeze(node, &site);
-                let children = std::mem::take(&mut self.children[node]);
-                let goes_on = children
-                    .iter()
-                    .position(|child| {
-                        self.heirs[*child].is_some() && self.heirs[*child] == site.heir
-                    })
-                    .or(children.len().checked_sub(1));
-                for (index, child) in children.iter().enumerate() {
-                    if Some(index) != goes_on {
-                        let branch = self.leave(&site, *child)?;
-                        sites.push((*child, branch));
-                    }
-                }
-                match goes_on {
-                    Some(index) => node = children[index],
-                    None => break,
+        chunks
+    }
+
+    /// The node that is to be filled; none: all are.
+    pub(crate) fn node(&self) -> Option<usize> {
+        self.present.as_ref().map(|(node, _)| *node)
+    }
+
+    /// The tree by which what a tree has in pages is written at that node.
+    pub(crate) fn tree(&mut self, base: TreeId) -> TreeId {
+        let (_, site) = self.present.as_mut().expect("a node is to be filled");
+        let loose = || self.engine.open_loose(site.id, base, 0);
+        *site.trees.entry(base).or_insert_with(loose)
+    }
+
+    /// The node has everything: makes its snapshots, and the branches that leave it.
+    pub(crate) fn go_on(&mut self) -> Result<(), Malformed> {
+        let (node, site) = self.present.take().expect("a node was filled");
+        self.freeze(node, &site);
+        let (goes_on, others) = self.ways.at(node, site.heir);
+        for child in others {
+            let made = self.leave(&site, child);
+            match made {
+                Ok(branch) => self.waiting.push((child, branch)),
+                Err(error) => {
+                    self.present = Some((node, site));
+                    return Err(error);
                 }
             }
-            self.end(site)?;
         }
+        if let Some(next) = goes_on {
+            self.present = Some((next, site));
+        } else {
+            self.end(&site)?;
+            self.present = self.waiting.pop();
+        }
+        Ok(())
+    }
+
+    /// All nodes were filled; returns the branches by their numbers, and what it was made from.
+    pub(crate) fn finish(self) -> Result<(Forest, BTreeMap<u64, Grown>), Malformed> {
         self.engine.next_branch_tree(self.forest.next_tree);
         self.know_shown();
         let mainline = self.forest.branches.iter();
         let mut mainline = mainline.filter(|branch| branch.number == self.forest.mainline);
         let mainline = mainline.next().expect("a forest was checked");
-        done(self.engine.set_mainline(&mainline.name)).map_err(refused)?;
+        done(self.engine.set_mainline(&mainline.name))?;
         let ids = &self.ids;
         let grown = self.forest.branches.iter().map(|note| {
             let id = ids.get(&note.number).copied();
@@ -510,23 +573,70 @@ impl<'a> Planting<'a> {
             let note = note.clone();
             Ok((note.number, Grown { id, note }))
         });
-        grown.collect::<Result<_, Malformed>>().map_err(refused)
+        let grown = grown.collect::<Result<_, Malformed>>()?;
+        Ok((self.forest, grown))
+    }
+
+    /// Drops all that it has made; what is in the first branch's trees stays.
+    pub(crate) fn give_up(mut self) {
+        for epoch in std::mem::take(&mut self.frozen) {
+            self.engine.release(Snapshot::of_epoch(epoch));
+        }
+        let present = self.present.take();
+        for (_, site) in present.into_iter().chain(std::mem::take(&mut self.waiting)) {
+            for tree in self.passing(&site) {
+                self.engine.close_base(tree);
+            }
+            self.drop_site(&site);
+        }
+        for number in self.ids.keys().filter(|number| **number > 0) {
+            let branches = self.forest.branches.iter();
+            let mut branch = branches.filter(|branch| branch.number == *number);
+            let branch = branch.next().expect("it was made for this one");
+            let _ = self.engine.drop_branch(&branch.name);
+            for tree in &branch.trees {
+                self.engine.drop_tree(*tree);
+            }
+        }
+        let first = &self.forest.branches[0].name;
+        if **first != *b"main" {
+            let _ = self.engine.rename_branch(first, b"main");
+        }
+    }
+
+    fn drop_site(&self, site: &Site) {
+        if site.id != BranchId::FIRST {
+            let _ = self.engine.drop_branch(&site.name);
+            let own = site.heir.and_then(|heir| self.trees.get(&heir));
+            for tree in own.into_iter().flat_map(BTreeMap::values) {
+                self.engine.drop_tree(*tree);
+            }
+        }
+    }
+
+    /// The trees of a branch that are there for a while.
+    fn passing(&self, site: &Site) -> Vec<TreeId> {
+        let own = site.heir.and_then(|heir| self.trees.get(&heir));
+        let own: BTreeSet<&TreeId> = own.into_iter().flat_map(BTreeMap::values).collect();
+        let trees = site.trees.values().filter(|tree| !own.contains(tree));
+        trees.copied().collect()
     }
 
     /// Makes the snapshots of a node, which a branch stands at.
-    fn freeze(&self, node: usize, site: &Site) {
+    fn freeze(&mut self, node: usize, site: &Site) {
         let branches = self.forest.branches.len();
         for item in &self.forest.nodes[node].shows {
             if let Some(snapshot) = item.checked_sub(branches) {
                 let epoch = self.forest.snapshots[snapshot].epoch;
                 self.engine.restore_snapshot(epoch, site.id);
+                self.frozen.push(epoch);
             }
         }
     }
 
     /// Makes a branch for a child of the node that `site` stands at.
-    fn leave(&mut self, site: &Site, child: usize) -> Result<Site, RecoveryError> {
-        let heir = self.heirs[child];
+    fn leave(&mut self, site: &Site, child: usize) -> Result<Site, Malformed> {
+        let heir = self.ways.heirs[child];
         let note = heir.and_then(|heir| {
             let mut branches = self.forest.branches.iter();
             branches.find(|branch| branch.number == heir)
@@ -539,11 +649,11 @@ impl<'a> Planting<'a> {
         };
         let made = self.engine.create_branch(&name, From::Branch(site.id));
         let what = "a branch of a checkpoint cannot be made again";
-        let id = made.map_err(|_| refused(Malformed { what }))?;
+        let id = made.map_err(|_| Malformed { what })?;
         let own = heir.and_then(|heir| self.trees.get(&heir));
         let mut trees = BTreeMap::new();
         for (base, like) in &site.trees {
-            let keys = self.store.len(*like);
+            let keys = self.engine.len(*like);
             let tree = match own.and_then(|own| own.get(base)) {
                 Some(tree) => {
                     self.engine.restore_tree_of(id, (*tree, *base), keys);
@@ -568,20 +678,15 @@ impl<'a> Planting<'a> {
     }
 
     /// A branch has come to the end of its way.
-    fn end(&mut self, site: Site) -> Result<(), RecoveryError> {
-        let own: BTreeSet<TreeId> = match site.heir {
-            Some(heir) => {
-                self.ids.insert(heir, site.id);
-                self.trees[&heir].values().copied().collect()
-            }
-            None => BTreeSet::new(),
-        };
-        if site.heir.is_none() {
-            done(self.engine.drop_branch(&site.name)).map_err(refused)?;
+    fn end(&mut self, site: &Site) -> Result<(), Malformed> {
+        let passing = self.passing(site);
+        match site.heir {
+            Some(heir) => _ = self.ids.insert(heir, site.id),
+            None => done(self.engine.drop_branch(&site.name))?,
         }
-        for tree in site.trees.into_values().filter(|tree| !own.contains(tree)) {
-            if site.heir.is_some() && self.store.len(tree) > 0 {
-                self.store.drop_tree(tree);
+        for tree in passing {
+            if site.heir.is_some() && self.engine.len(tree) > 0 {
+                self.engine.drop_tree(tree);
             } else {
                 self.engine.close_base(tree);
             }
@@ -606,7 +711,7 @@ impl<'a> Planting<'a> {
     }
 }
 
-fn refused(error: Malformed) -> RecoveryError {
+pub(super) fn refused(error: Malformed) -> RecoveryError {
     RecoveryError::Forest { what: error.what }
 }
 

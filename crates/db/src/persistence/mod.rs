@@ -48,7 +48,9 @@ use pando_sync::lock;
 use thiserror::Error;
 
 pub use check::{CheckReport, check, expect_database};
+pub(crate) use checkpoint::album::{Album, Changed as ChangedKey, Sides};
 pub use checkpoint::{CheckpointFailure, CheckpointOptions};
+pub(crate) use grove::{Planting, order};
 pub use pace::Pace;
 pub use recover::RecoveryError;
 pub use redis_file::Loaded;

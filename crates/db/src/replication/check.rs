@@ -12,8 +12,8 @@
 //! Replica:            └► … slices … ─► same, or asks for a listing ────► the first difference
 //! ```
 //!
-//! A digest covers the database, the key and what clients see of the value: its content, deadline,
-//! flags and token. It knows nothing of an engine's forms or versions.
+//! A digest covers the branch, the database, the key and what clients see of the value: its
+//! content, deadline, flags and token. It knows nothing of an engine's forms or versions.
 //!
 //! Invariants:
 //! - **CK1 same-moment** Both snapshots have the same epochs of the followed database: the source
@@ -24,6 +24,7 @@
 //!
 //! Deliberately absent: repair. `REPLICAOF` with a full copy is one.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use pando_engine::{BodyRef, LogEpoch, StringRef, TreeId, ValueRef};
@@ -31,6 +32,7 @@ use pando_engine::{BodyRef, LogEpoch, StringRef, TreeId, ValueRef};
 use super::message::{Listed, put_check, put_digests, put_listing};
 use super::scan::{Scan, Scanned, Takes};
 use crate::clock::Milliseconds;
+use crate::database::Database;
 use crate::durable::value::columns_that_follow;
 use crate::error::CommandError;
 use crate::freeze::Wanted;
@@ -82,6 +84,8 @@ pub enum Verdict {
 /// The first key that differs, of those that were looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
+    /// The name of its branch; empty of the first one.
+    pub branch: Vec<u8>,
     /// The number of its database.
     pub database: u64,
     /// The key.
@@ -149,9 +153,10 @@ impl Digest {
 /// What a pass over the trees finds.
 #[derive(Debug)]
 struct Found {
-    /// The tree of each database.
-    trees: Vec<TreeId>,
-    database: usize,
+    /// What each tree is of: the databases of the first branch have their numbers, those of another
+    /// one numbers from its own times that of databases on.
+    numbers: HashMap<TreeId, u64>,
+    database: u64,
     keys: u64,
     /// One for each bucket; empty in a pass that lists.
     digests: Vec<u64>,
@@ -163,14 +168,13 @@ struct Found {
 
 impl Takes for Found {
     fn begin(&mut self, tree: TreeId) {
-        let database = self.trees.iter().position(|one| *one == tree);
-        self.database = database.expect("it is one of those that are scanned");
+        self.database = self.numbers[&tree];
         self.bytes = 0;
     }
 
     fn take(&mut self, key: &[u8], value: ValueRef<'_>) {
         let mut digest = Digest::new();
-        digest.number(self.database as u64);
+        digest.number(self.database);
         digest.string(StringRef::Flat(key));
         let bucket = digest.mixed() as usize % CHECK_BUCKETS;
         self.bytes += key.len() + value.heap_bytes();
@@ -185,7 +189,7 @@ impl Takes for Found {
                 self.keys += 1;
             }
             None => self.entries.push(Listed {
-                database: self.database as u64,
+                database: self.database,
                 key: key.to_vec(),
                 digest,
             }),
@@ -197,17 +201,21 @@ impl Takes for Found {
     }
 }
 
-/// A snapshot, and a pass over it.
+/// A snapshot, branches as they were then, and a pass over both.
 #[derive(Debug)]
 struct Survey {
     snapshot: Arc<NamedSnapshot>,
-    scan: Scan,
+    /// The trees of the snapshot.
+    trees: Vec<TreeId>,
+    /// Trees that show those of branches.
+    kept: Vec<TreeId>,
+    scans: [Scan; 2],
     found: Found,
 }
 
 impl Survey {
-    /// The caller has no open turn.
-    fn begin(session: &mut Session) -> Result<Self, CommandError> {
+    /// Of branches, too, if the other side has any. The caller has no open turn.
+    fn begin(session: &mut Session, of_branches: bool) -> Result<Self, CommandError> {
         let mut turn = session.turn();
         turn.hold_all();
         let number = turn.session_mut().random.u64(..);
@@ -218,15 +226,28 @@ impl Survey {
             is_held: false,
             lasts: false,
             base: 0,
+            repeats: None,
         })?;
         let databases = turn.database().databases();
         let trees = snapshot.databases.iter().take(databases);
         let trees: Vec<TreeId> = trees.map(|frozen| frozen.tree).collect();
+        let mut numbers: HashMap<_, _> = trees.iter().copied().zip(0..).collect();
+        let mut kept = Vec::new();
+        if let Some(engine) = turn.database().store.branching().filter(|_| of_branches) {
+            for branch in turn.database().branches.all().into_iter().skip(1) {
+                let first = branch.number.wrapping_mul(databases as u64);
+                let shown = engine.open_now(branch.id, &branch.trees);
+                numbers.extend(shown.iter().copied().zip(first..));
+                kept.extend(shown);
+            }
+        }
         Ok(Self {
-            scan: Scan::of(trees.clone(), Some(snapshot.moment)),
+            scans: scans(&trees, &kept, &snapshot),
+            trees,
+            kept,
             snapshot,
             found: Found {
-                trees,
+                numbers,
                 database: 0,
                 keys: 0,
                 digests: vec![0; CHECK_BUCKETS],
@@ -238,7 +259,11 @@ impl Survey {
     }
 
     fn next(&mut self, session: &mut Session) -> Scanned {
-        self.scan.next(session, &mut self.found)
+        let [first, others] = &mut self.scans;
+        match first.next(session, &mut self.found) {
+            Scanned::All => others.next(session, &mut self.found),
+            scanned => scanned,
+        }
     }
 
     /// Lists these buckets in another pass.
@@ -246,7 +271,7 @@ impl Survey {
         self.found.digests.clear();
         self.found.buckets = buckets.to_vec();
         self.found.buckets.sort_unstable();
-        self.scan = Scan::of(self.found.trees.clone(), Some(self.snapshot.moment));
+        self.scans = scans(&self.trees, &self.kept, &self.snapshot);
     }
 
     /// CK2 no-trace. The caller has no open turn.
@@ -254,6 +279,9 @@ impl Survey {
         let mut turn = session.turn();
         turn.hold_all();
         let database = turn.database();
+        if let Some(engine) = database.store.branching() {
+            self.kept.iter().for_each(|tree| engine.close_base(*tree));
+        }
         let list = database.snapshots.list();
         if list
             .iter()
@@ -262,6 +290,14 @@ impl Survey {
             database.drop_snapshot(turn.session_mut(), &self.snapshot);
         }
     }
+}
+
+fn scans(trees: &[TreeId], kept: &[TreeId], snapshot: &NamedSnapshot) -> [Scan; 2] {
+    let past = Some(snapshot.moment);
+    [
+        Scan::of(trees.to_vec(), past),
+        Scan::of(kept.to_vec(), None),
+    ]
 }
 
 /// The source's side of a check.
@@ -275,10 +311,10 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// The caller has no open turn.
-    pub(super) fn begin(session: &mut Session) -> Self {
+    /// Of a replica that has branches, or not. The caller has no open turn.
+    pub(super) fn begin(session: &mut Session, of_branches: bool) -> Self {
         Self {
-            survey: Survey::begin(session).ok(),
+            survey: Survey::begin(session, of_branches).ok(),
             told: false,
             passes: true,
         }
@@ -366,7 +402,7 @@ impl Checking {
     /// The caller has no open turn, and has repeated everything up to an epoch.
     pub(super) fn begin(session: &mut Session, epoch: LogEpoch) -> Result<Self, CommandError> {
         Ok(Self {
-            survey: Survey::begin(session)?,
+            survey: Survey::begin(session, true)?,
             epoch,
             passed: false,
             theirs: None,
@@ -412,7 +448,7 @@ impl Checking {
             return CheckStep::Ask(CheckWish::List(self.compare(keys, &theirs)));
         }
         if let Some(theirs) = self.listing.take() {
-            self.verdict = Some(self.first_difference(theirs));
+            self.verdict = Some(self.first_difference(session.database(), theirs));
             return CheckStep::Ask(CheckWish::List(Vec::new()));
         }
         CheckStep::Idle
@@ -436,7 +472,7 @@ impl Checking {
     }
 
     /// The first in the order of databases and keys that is not on both sides.
-    fn first_difference(&mut self, mut theirs: Vec<Listed>) -> Verdict {
+    fn first_difference(&mut self, here: &Database, mut theirs: Vec<Listed>) -> Verdict {
         let mut ours = std::mem::take(&mut self.survey.found.entries);
         theirs.sort_unstable();
         ours.sort_unstable();
@@ -446,17 +482,19 @@ impl Checking {
             let entry = entries.get(at)?;
             Some((entry.database, entry.key.clone()))
         };
-        let (there, here) = (place(&theirs), place(&ours));
-        let first = [&there, &here].into_iter().flatten().min().cloned();
+        let sides = [place(&theirs), place(&ours)];
+        let first = sides.iter().flatten().min().cloned();
         let Some((database, key)) = first else {
             return Verdict::Failed("digests differ, and entries do not");
         };
-        let is_first = |side: Option<(u64, Vec<u8>)>| {
-            side.is_some_and(|(number, other)| number == database && other == key)
-        };
+        let present = sides.map(|side| side.is_some_and(|it| it == (database, key.clone())));
+        let databases = here.databases() as u64;
+        let branch = here.branches.numbered(database / databases);
+        let branch = branch.filter(|branch| branch.number > 0);
         Verdict::Differs(Difference {
-            present: (is_first(there), is_first(here)),
-            database,
+            present: present.into(),
+            branch: branch.map_or(Vec::new(), |branch| branch.name.into()),
+            database: database % databases,
             key,
             epoch: self.epoch,
         })

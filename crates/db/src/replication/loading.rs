@@ -36,7 +36,7 @@ pub(super) struct Loading {
 
 /// What comes for a key.
 #[derive(Clone, Copy)]
-enum Given<'a> {
+pub(super) enum Given<'a> {
     Whole(ValueView<'a>),
     /// What changes of the value of this version.
     Changed(ValueVersion, ValueView<'a>),
@@ -52,6 +52,11 @@ impl Loading {
         };
         loading.map(database, hello.changes, hello.trees.clone())?;
         Ok(loading)
+    }
+
+    /// The trees that the followed database shows.
+    pub(super) fn there(&self) -> &[TreeId] {
+        &self.mapped
     }
 
     /// The mapping there, and the trees here in the same order.
@@ -117,7 +122,7 @@ impl Loading {
             let version = ValueVersion::from_bits(input.fixed()?);
             parsed.push((key, version, Given::Whole(value::take_value(&mut input)?)));
         }
-        restore_all(session, parsed)
+        restore_all(session, parsed, true)
     }
 
     /// Takes the groups of an epoch.
@@ -155,7 +160,7 @@ impl Loading {
             Some((key, written.version, change))
         });
         let here: Vec<_> = here.collect();
-        restore_all(session, here)
+        restore_all(session, here, true)
     }
 }
 
@@ -178,10 +183,11 @@ fn drop_tree(database: &Database, tree: TreeId) {
     database.expiry.drop_tree(tree);
 }
 
-/// Restores changes, in order, in turns of bounded length.
-fn restore_all(
+/// Restores changes, in order, in turns of bounded length; `logs`: a log on disk gets them.
+pub(super) fn restore_all(
     session: &mut Session,
     changes: Vec<(Key<'_>, ValueVersion, Given<'_>)>,
+    logs: bool,
 ) -> Result<(), ReplicationError> {
     let newest = changes.iter().map(|(_, version, _)| version.epoch()).max();
     raise(session, newest.unwrap_or_default());
@@ -193,7 +199,8 @@ fn restore_all(
         }
         let mut turn = session.turn();
         for (key, version, change) in changes.by_ref().take(crate::limits::COPY_SLICE_ENTRIES) {
-            restore_one(&database, turn.session_mut(), (key, version), change)?;
+            let place = (&*database, turn.session_mut());
+            restore_one(place, (key, version), change, logs)?;
         }
         if turn.session_mut().take_refusal() {
             return Err(ReplicationError::PoolFull);
@@ -216,10 +223,10 @@ fn raise(session: &mut Session, newest: LogEpoch) {
 }
 
 fn restore_one(
-    database: &Database,
-    session: &mut SessionState,
+    (database, session): (&Database, &mut SessionState),
     (key, version): (Key<'_>, ValueVersion),
     change: Given<'_>,
+    logs: bool,
 ) -> Result<(), Malformed> {
     let present = session.store.probe(key);
     let has = match present {
@@ -246,6 +253,7 @@ fn restore_one(
         },
     };
     if let Some(log) = &mut session.log
+        && logs
         && database.acknowledgement.files().is_some()
     {
         match &new {

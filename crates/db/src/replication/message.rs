@@ -12,6 +12,8 @@
 //! | 8 | digests | number of keys, number of digests, each of them (8 bytes); none: the check is given up |
 //! | 9 | listing | of each entry: database, key (a string), digest (8 bytes) |
 //! | 10 | placement | the file of a placement (`pando-ring`); nothing: all keys are here |
+//! | 11 | forest | what a checkpoint says of branches and lasting snapshots (`durable::catalog`) |
+//! | 12 | section | node, the number of a tree in pages, then of each entry that differs from the node's parent: key (a string), version (8), 1 and the value, or 0: it is not there |
 //!
 //! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
 //! ahead; 8: the replica is to take these trees, since it knows others; 16: a placement follows,
@@ -28,10 +30,11 @@ use pando_engine::{LogEpoch, TreeId};
 use super::ReplicationError;
 use crate::clock::Milliseconds;
 use crate::durable::bytes::{Input, Malformed, Sink, malformed};
+use crate::durable::catalog::Forest;
 use crate::limits;
 
 /// The format of messages; a replica refuses another one.
-pub const REPLICATION_FORMAT: u32 = 3;
+pub const REPLICATION_FORMAT: u32 = 4;
 
 const HELLO: u8 = 1;
 const ENTRIES: u8 = 2;
@@ -43,6 +46,8 @@ const CHECK: u8 = 7;
 const DIGESTS: u8 = 8;
 const LISTING: u8 = 9;
 const PLACEMENT: u8 = 10;
+const FOREST: u8 = 11;
+const SECTION: u8 = 12;
 
 /// What follows a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,12 @@ pub(super) enum Message<'a> {
     },
     Listing(Vec<Listed>),
     Placement(&'a [u8]),
+    Forest(Box<Forest>),
+    Section {
+        node: usize,
+        base: TreeId,
+        entries: &'a [u8],
+    },
 }
 
 /// A key of one of the databases, and the digest of its value with it.
@@ -207,6 +218,17 @@ impl Hello {
 pub(super) fn put_placement(out: &mut Vec<u8>, file: &[u8]) {
     out.put(&[PLACEMENT]);
     out.put(file);
+}
+
+pub(super) fn put_forest(out: &mut Vec<u8>, forest: &Forest) {
+    out.put(&[FOREST]);
+    forest.put(out);
+}
+
+pub(super) fn put_section_head(out: &mut Vec<u8>, (node, base): (usize, TreeId)) {
+    out.put(&[SECTION]);
+    out.number(node as u64);
+    out.number(u64::from(base.0));
 }
 
 pub(super) fn put_entries_head(out: &mut Vec<u8>, tree: TreeId) {
@@ -341,6 +363,12 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
         DIGESTS => take_digests(&mut input)?,
         LISTING => take_listing(&mut input)?,
         PLACEMENT => Message::Placement(std::mem::take(&mut input.0)),
+        FOREST => Message::Forest(Box::new(Forest::take(&mut input)?)),
+        SECTION => Message::Section {
+            node: input.length(u32::MAX as usize)?,
+            base: take_tree(&mut input)?,
+            entries: std::mem::take(&mut input.0),
+        },
         _ => return Ok(malformed("a message of an unknown kind")?),
     };
     if input.is_empty() {
@@ -397,7 +425,7 @@ mod tests {
         };
         let followed = followed();
         let epoch = sent(&followed);
-        let mut written = [(); 10].map(|()| Vec::new());
+        let mut written = [(); 11].map(|()| Vec::new());
         hello.put(&mut written[0]);
         put_entries_head(&mut written[1], TreeId(900));
         put_done(&mut written[2], LogEpoch(300));
@@ -436,17 +464,27 @@ mod tests {
         assert_eq!(take(&written[8]).unwrap(), Message::Listing(listed));
         put_placement(&mut written[9], b"file");
         assert_eq!(take(&written[9]).unwrap(), Message::Placement(b"file"));
+        put_section_head(&mut written[10], (300, tree));
+        let section = Message::Section {
+            node: 300,
+            base: tree,
+            entries,
+        };
+        assert_eq!(take(&written[10]).unwrap(), section);
         for message in &written {
             for end in 0..message.len() {
                 fuzz(&message[..end]);
             }
         }
-        written[0][1] = 4;
-        let wrong = take(&written[0]);
-        assert!(matches!(
-            wrong,
-            Err(ReplicationError::Format { got: 4, .. })
-        ));
+    }
+
+    #[test]
+    fn other_formats_are_refused() {
+        let mut hello = vec![HELLO];
+        hello.put(&(REPLICATION_FORMAT + 1).to_le_bytes());
+        let wrong = take(&hello);
+        let got = REPLICATION_FORMAT + 1;
+        assert!(matches!(wrong, Err(ReplicationError::Format { got: it, .. }) if it == got));
     }
 
     #[test]
@@ -455,7 +493,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
             if let Some(kind) = bytes.first_mut() {
-                *kind %= 10;
+                *kind %= SECTION + 1;
             }
             fuzz(&bytes);
         }

@@ -33,6 +33,7 @@
 //! | `replica` | the following side |
 //! | `repeat` | its way of applying an epoch |
 //! | `loading` | a full copy on its way in |
+//! | `album` | one with branches and lasting snapshots |
 //! | `check` | whether both have the same |
 //! | `tidying` | when memory is reclaimed |
 //!
@@ -60,6 +61,7 @@
 //! Deliberately absent: sockets, roles, who follows whom (the server). Histories of a database
 //! without a log of files end with its process.
 
+mod album;
 mod check;
 mod frames;
 mod loading;

@@ -19,12 +19,16 @@
 //! - **RA1 key-in-one-share** All records of a key in an epoch are repeated by one applier, in the
 //!   order of their versions, and logged in that order.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use pando_engine::{Decision, Point, TreeId, ValueVersion};
+use pando_minuet::engine::is_of_branch;
 
 use crate::database::Database;
 use crate::durable::bytes::{Input, Malformed, malformed};
+use crate::durable::catalog::CatalogChange;
 use crate::durable::record::{self, Head, Record};
 use crate::limits;
 use crate::remapping;
@@ -48,6 +52,12 @@ struct Noted {
 pub(super) struct Records {
     bytes: Vec<u8>,
     order: Vec<Noted>,
+    /// What becomes of branches and lasting snapshots, in order.
+    changes: Vec<CatalogChange>,
+    /// Whether there are records of branches but the first.
+    of_branches: bool,
+    /// The indexes of their trees, after so many changes.
+    indexes: (u64, HashMap<TreeId, usize>),
 }
 
 /// Those who repeat with a replica's own session.
@@ -102,6 +112,8 @@ impl Records {
     pub(super) fn fill(&mut self, groups: &[u8]) -> Result<Option<Vec<TreeId>>, Malformed> {
         self.bytes.clear();
         self.order.clear();
+        self.changes.clear();
+        self.of_branches = false;
         join(groups, &mut self.bytes)?;
         if u32::try_from(self.bytes.len()).is_err() {
             return malformed("an epoch is longer than any that is sent");
@@ -112,17 +124,25 @@ impl Records {
             let before = input;
             if let Some(written) = record::pass(&mut input)? {
                 let at = self.bytes.len() - before.0.len();
+                self.of_branches |= is_of_branch(written.key.tree);
                 self.order.push(Noted {
                     version: written.version,
                     at: at as u32,
                     hash: hash(written.key.bytes, at),
                 });
-            } else if let Record::Mapping { changes, trees } = record::take(&mut before.clone())?
-                && newest.as_ref().is_none_or(|(newest, _)| changes >= *newest)
-            {
-                newest = Some((changes, trees));
+                continue;
+            }
+            match record::take(&mut before.clone())? {
+                Record::Mapping { changes, trees }
+                    if newest.as_ref().is_none_or(|(newest, _)| changes >= *newest) =>
+                {
+                    newest = Some((changes, trees));
+                }
+                Record::Catalog(change) => self.changes.push(change),
+                _ => {}
             }
         }
+        self.changes.sort_by_key(|change| change.changes);
         // They come as one run of each session there.
         self.order.sort_by_key(|noted| noted.version);
         Ok(newest.map(|(_, trees)| trees))
@@ -136,27 +156,39 @@ impl Records {
         self.order.shrink_to(most);
     }
 
-    /// Repeats them behind the mapping. The turn holds all gates.
+    /// Repeats them behind what becomes of branches, and the mapping. The turn holds all gates.
     pub(super) fn repeat(
-        &self,
+        &mut self,
         turn: &mut Turn<'_>,
         trees: &mut [TreeId],
         mapped: Option<Vec<TreeId>>,
         appliers: &mut Appliers,
     ) -> Result<(), Malformed> {
+        let database = turn.database();
+        if database.store.branching().is_some() {
+            #[cfg(test)]
+            if super::tests::is(super::tests::Fault::ChangesMissed) {
+                self.changes.clear();
+            }
+            turn.repeat_changes(&self.changes)?;
+            let changes = database.branches.changes.load(Ordering::Relaxed);
+            if self.of_branches && self.indexes.0 != changes {
+                self.indexes = (changes, database.branches.indexes(database.databases()));
+            }
+        }
         if let Some(mapped) = mapped {
             remap(turn.database(), turn, trees, mapped)?;
         }
-        let trees = &*trees;
-        let shares = self.order.len() / appliers.records_min;
+        let (this, trees) = (&*self, &*trees);
+        let shares = this.order.len() / appliers.records_min;
         let helpers = appliers.helpers.len().min(shares.saturating_sub(1));
         let helpers = &mut appliers.helpers[..helpers];
         if let Some(log) = &mut turn.session_mut().log {
             // What is logged here is as long, within a few bytes a record.
-            log.reserve(self.bytes.len() + self.bytes.len() / 8);
+            log.reserve(this.bytes.len() + this.bytes.len() / 8);
         }
         if helpers.is_empty() {
-            return self.repeat_share(turn, trees, |_| true);
+            return this.repeat_share(turn, trees, |_| true);
         }
         let shares = helpers.len() as u32 + 1;
         let (logs, now) = (turn.session_mut().log.is_some(), turn.session_mut().now);
@@ -164,11 +196,11 @@ impl Records {
             let started = helpers.iter_mut().zip(1..).map(|(helper, share)| {
                 scope.spawn(move || {
                     let mut turn = helper.turn_beside(logs, now);
-                    self.repeat_share(&mut turn, trees, |hash| hash % shares == share)
+                    this.repeat_share(&mut turn, trees, |hash| hash % shares == share)
                 })
             });
             let started: Vec<_> = started.collect();
-            let own = self.repeat_share(turn, trees, |hash| hash % shares == 0);
+            let own = this.repeat_share(turn, trees, |hash| hash % shares == 0);
             // While this one waits, the others reuse what they replace.
             turn.session_mut().store.unpin();
             started.into_iter().fold(own, |all, one| {
@@ -196,7 +228,12 @@ impl Records {
             };
             // Not every tree there is shown.
             let tree = head.written.key.tree;
-            let Some(index) = trees.iter().position(|one| *one == tree) else {
+            let index = if is_of_branch(tree) {
+                self.indexes.1.get(&tree).copied()
+            } else {
+                trees.iter().position(|one| *one == tree)
+            };
+            let Some(index) = index else {
                 continue;
             };
             heads.push((index, head));

@@ -5,6 +5,9 @@
 //! | any | `Hello` with a full copy | `Loading`; in place, behind `empty` |
 //! | `Following`, `Nothing` | `Hello` behind the position that it named | `Following` |
 //! | `Loading` | `Entries`, `Epoch` | `Loading` |
+//! | `Loading` | `Forest` | `Planting`, behind `empty` |
+//! | `Planting` | `Section` | `Planting` |
+//! | `Planting` | `Done` | `Following`, by `reveal` |
 //! | `Loading` | `Done` | `Following`, by `swap` |
 //! | `Following` | `Epoch` | `Following`, by `repeat` |
 //! | `Following` | `TakeOver` | `Following`, until it is dropped |
@@ -19,6 +22,7 @@ use pando_engine::{LogEpoch, SessionLimit, TreeId};
 use pando_ring::Placement;
 use pando_sync::lock;
 
+use super::album::Planted;
 use super::check::{CheckStep, Checking, Verdict};
 use super::loading::Loading;
 use super::message::{self, Begins, EpochSent, Hello, Message};
@@ -27,6 +31,7 @@ use super::tidying::Tidying;
 use super::{Position, ReplicationError};
 use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
+use crate::durable::catalog::{Event, Forest};
 use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
 use crate::placing::Placed;
@@ -46,7 +51,19 @@ pub struct Acknowledged {
 enum State {
     Nothing,
     Loading(Loading),
+    /// With the trees of the databases there.
+    Planting(Box<Planted>, Vec<TreeId>),
     Following,
+}
+
+/// What a full copy has brought.
+#[derive(Clone, Copy, Debug)]
+enum Comes<'a> {
+    /// Trees that no database has yet, with no branch but the first.
+    Beside(&'a [TreeId]),
+    /// What is in the databases' trees and in branches already, and in a checkpoint of this start
+    /// where anything is on disk.
+    Planted { checkpoint: Option<LogEpoch> },
 }
 
 /// See the module's header.
@@ -148,7 +165,7 @@ impl Replica {
                 epoch: self.position,
             }),
             State::Nothing => self.own,
-            State::Loading(_) => None,
+            State::Loading(_) | State::Planting(..) => None,
         }
     }
 
@@ -179,7 +196,7 @@ impl Replica {
     /// Whether a full copy is on its way in.
     #[must_use]
     pub fn is_loading(&self) -> bool {
-        matches!(self.state, State::Loading(_))
+        matches!(self.state, State::Loading(_) | State::Planting(..))
     }
 
     /// How far its source is.
@@ -266,10 +283,16 @@ impl Replica {
 
     fn give_up(&mut self) {
         self.end_check(Some(Verdict::Failed("this server takes a full copy")));
-        if let State::Loading(loading) = std::mem::replace(&mut self.state, State::Nothing) {
-            loading.give_up(self.session.database());
-            self.mark_loading(false);
+        match std::mem::replace(&mut self.state, State::Nothing) {
+            State::Loading(loading) => loading.give_up(self.session.database()),
+            State::Planting(planted, _) => {
+                planted.give_up(&mut self.session);
+                // FA1 planted-whole.
+                self.clear();
+            }
+            State::Nothing | State::Following => {}
         }
+        self.mark_loading(false);
     }
 
     fn take_message(&mut self, message: Message<'_>) -> Result<(), ReplicationError> {
@@ -290,6 +313,18 @@ impl Replica {
                 self.repeat(&sent)
             }
             (Message::Done { position }, State::Loading(_)) if position == self.at => self.swap(),
+            (Message::Forest(forest), State::Loading(_)) => self.plant(*forest),
+            (
+                Message::Section {
+                    node,
+                    base,
+                    entries,
+                },
+                State::Planting(planted, _),
+            ) => planted.take_section(&mut self.session, (node, base), entries),
+            (Message::Done { position }, State::Planting(..)) if position == self.at => {
+                self.reveal()
+            }
             (
                 Message::Beat {
                     position,
@@ -298,23 +333,7 @@ impl Replica {
                     wall_ms,
                 },
                 _,
-            ) => {
-                let following = matches!(self.state, State::Following);
-                if following && position != self.at {
-                    return Err(ReplicationError::Gap {
-                        got: position,
-                        previous: position,
-                        position: self.at,
-                    });
-                }
-                if following {
-                    // Also what came by a copy, or from a source before.
-                    self.told.applied = reached;
-                }
-                self.told.wall_ms = wall_ms;
-                self.told.offset = offset;
-                Ok(())
-            }
+            ) => self.beat(position, (reached, offset), wall_ms),
             (Message::TakeOver { position }, State::Following) if position == self.at => {
                 self.takes_over = true;
                 Ok(())
@@ -339,9 +358,36 @@ impl Replica {
             (Message::Check { .. }, _) => Err(ReplicationError::OutOfTurn("a check")),
             (Message::TakeOver { .. }, _) => Err(ReplicationError::OutOfTurn("to take over")),
             (Message::Entries { .. }, _) => Err(ReplicationError::OutOfTurn("entries")),
+            (Message::Forest(_) | Message::Section { .. }, _) => {
+                Err(ReplicationError::OutOfTurn("branches"))
+            }
             (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),
             (Message::Done { .. }, _) => Err(ReplicationError::OutOfTurn("the end of a copy")),
         }
+    }
+
+    /// Hears of its source: where it is to be, and bytes of epochs there.
+    fn beat(
+        &mut self,
+        position: LogEpoch,
+        (reached, offset): (u64, u64),
+        wall_ms: Milliseconds,
+    ) -> Result<(), ReplicationError> {
+        let following = matches!(self.state, State::Following);
+        if following && position != self.at {
+            return Err(ReplicationError::Gap {
+                got: position,
+                previous: position,
+                position: self.at,
+            });
+        }
+        if following {
+            // Also what came by a copy, or from a source before.
+            self.told.applied = reached;
+        }
+        self.told.wall_ms = wall_ms;
+        self.told.offset = offset;
+        Ok(())
     }
 
     /// Knows which keys the source has, so that it refuses the same when it is promoted.
@@ -460,8 +506,48 @@ impl Replica {
             epoch: self.position,
             trees: there.clone(),
         };
-        let epoch = self.show(lineage, &here, standing, false);
+        let epoch = self.show(lineage, Comes::Beside(&here), standing, false);
         self.mark_loading(false);
+        self.forced = false;
+        self.trees = there;
+        self.awaited.push_back((self.at, epoch));
+        Ok(())
+    }
+
+    /// A copy with branches comes. It is planted where the present data are: there are no two first
+    /// branches.
+    fn plant(&mut self, forest: Forest) -> Result<(), ReplicationError> {
+        let database = Arc::clone(self.session.database());
+        if let State::Loading(loading) = std::mem::replace(&mut self.state, State::Nothing) {
+            let there = loading.there().to_vec();
+            loading.give_up(&database);
+            if !database.awaits_copy() {
+                self.empty()?;
+            }
+            let planted = Planted::begin(&mut self.session, forest, &there)?;
+            self.state = State::Planting(Box::new(planted), there);
+        }
+        Ok(())
+    }
+
+    /// Shows what was planted.
+    fn reveal(&mut self) -> Result<(), ReplicationError> {
+        let State::Planting(planted, there) = std::mem::replace(&mut self.state, State::Nothing)
+        else {
+            unreachable!("a copy is complete");
+        };
+        self.mark_loading(false);
+        let finished = planted.finish(&mut self.session);
+        let finished = finished.and_then(|began| Ok((began, self.prepare_history()?)));
+        let (checkpoint, lineage) = finished.inspect_err(|_| self.clear())?;
+        let standing = Standing {
+            changes: lock(&self.session.database().standing).changes + 1,
+            history: self.history,
+            epoch: self.position,
+            trees: there.clone(),
+        };
+        let epoch = self.show(lineage, Comes::Planted { checkpoint }, standing, false);
+        self.state = State::Following;
         self.forced = false;
         self.trees = there;
         self.awaited.push_back((self.at, epoch));
@@ -470,13 +556,24 @@ impl Replica {
 
     /// Lets the present data go before a copy comes, so that they are not in memory together.
     fn empty(&mut self) -> Result<(), ReplicationError> {
-        let database = Arc::clone(self.session.database());
         let lineage = self.prepare_history()?;
+        self.show_nothing(lineage);
+        Ok(())
+    }
+
+    /// What was planted goes.
+    fn clear(&mut self) {
+        let present = || lock(&self.session.database().lineage).clone();
+        let lineage = self.prepare_history().unwrap_or_else(|_| present());
+        self.show_nothing(lineage);
+    }
+
+    fn show_nothing(&mut self, lineage: Lineage) {
+        let database = Arc::clone(self.session.database());
         let trees = std::iter::repeat_with(|| database.store.create_tree());
         let trees: Vec<TreeId> = trees.take(database.databases()).collect();
         let standing = lock(&database.standing).left();
-        self.show(lineage, &trees, standing, true);
-        Ok(())
+        self.show(lineage, Comes::Beside(&trees), standing, true);
     }
 
     /// The history of what the present data become. Whoever follows this database takes a full
@@ -486,12 +583,12 @@ impl Replica {
         lineage.map_err(|_| ReplicationError::Log)
     }
 
-    /// Shows these trees instead of the present ones, and that they are `awaited` or here: one
-    /// change of the mapping, under all gates. Returns its epoch.
+    /// Shows what comes instead of the present data, and says that these are `awaited` or here: one
+    /// change, under all gates. Returns its epoch.
     fn show(
         &mut self,
         lineage: Lineage,
-        trees: &[TreeId],
+        comes: Comes<'_>,
         standing: Standing,
         awaited: bool,
     ) -> LogEpoch {
@@ -506,17 +603,36 @@ impl Replica {
         if ring.is_on() {
             ring.turn_on(database.closed_epoch());
         }
-        let all: Vec<usize> = (0..trees.len()).collect();
         let mut left = Vec::new();
-        let session = turn.session_mut();
-        database.change_trees(session, &all, || {
-            let epoch = database.epochs.current();
-            for (index, tree) in trees.iter().enumerate() {
-                left.push(database.mapping.set(index, *tree, epoch));
+        match comes {
+            Comes::Beside(trees) => {
+                #[cfg(test)]
+                let forgets = !super::tests::is(super::tests::Fault::BranchesLeft);
+                #[cfg(not(test))]
+                let forgets = true;
+                if forgets {
+                    turn.forget_branches();
+                }
+                let all: Vec<usize> = (0..trees.len()).collect();
+                let session = turn.session_mut();
+                database.change_trees(session, &all, || {
+                    let epoch = database.epochs.current();
+                    for (index, tree) in trees.iter().enumerate() {
+                        left.push(database.mapping.set(index, *tree, epoch));
+                    }
+                });
+                remapping::record(&database, session);
             }
-        });
-        remapping::record(&database, session);
-        database.stand(session, standing);
+            Comes::Planted {
+                checkpoint: Some(checkpoint),
+            } => {
+                let point = database.epochs.current();
+                let planted = Event::Planted { checkpoint };
+                database.note_change(turn.session_mut(), point, planted);
+            }
+            Comes::Planted { checkpoint: None } => {}
+        }
+        database.stand(turn.session_mut(), standing);
         database.role.set_awaits_copy(awaited);
         let epoch = turn.end_whole();
         for tree in left {
@@ -535,7 +651,7 @@ impl Replica {
         self.appliers.prepare(&database, &self.records);
         let mut turn = self.session.turn();
         turn.hold_all();
-        let (records, appliers) = (&self.records, &mut self.appliers);
+        let (records, appliers) = (&mut self.records, &mut self.appliers);
         let repeated = records.repeat(&mut turn, &mut self.trees, mapped, appliers);
         let mut repeated = repeated.map_err(ReplicationError::from);
         if turn.session_mut().take_refusal() {

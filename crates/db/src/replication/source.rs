@@ -10,7 +10,8 @@
 //!
 //! `copy` sends entries and epochs in turn, so that the ring need not hold what happens during all
 //! of it. `settle` sends everything up to the epoch that was open when the last entry was read:
-//! then the copy is what the database was in that epoch.
+//! then the copy is what the database was in that epoch. Where there are branches, and the replica
+//! can have them, `album` takes the place of both.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +22,7 @@ use pando_engine::{LogEpoch, SessionLimit, TreeId};
 use pando_sync::lock;
 
 use super::Position;
+use super::album::AlbumCopy;
 use super::check::{CheckWish, Checked};
 use super::message::{
     Begins, Hello, put_beat, put_done, put_epoch_head, put_placement, put_take_over,
@@ -62,6 +64,12 @@ enum Stage {
     Settle {
         until: LogEpoch,
     },
+    /// Of the end of this epoch.
+    Album(Box<AlbumCopy>, LogEpoch),
+    /// All of it was sent.
+    AlbumSent {
+        until: LogEpoch,
+    },
     Follow,
 }
 
@@ -83,13 +91,20 @@ pub struct Source {
     /// The change of the placement that was sent last.
     placed: Option<u64>,
     tidying: Tidying,
+    /// Where the replica has branches: how often those here had changed when a copy without them
+    /// began.
+    branched: Option<u64>,
 }
 
 impl Source {
     /// Messages for a replica that is at `position`, if it has one: it goes on from there if it
-    /// can. The caller has no open turn. Reads the log's files if what follows the position is only
-    /// there: O(log) then.
-    pub fn new(database: &Arc<Database>, position: Option<Position>) -> Result<Self, SessionLimit> {
+    /// can. `has_branches` says whether its engine has. The caller has no open turn. Reads the
+    /// log's files if what follows the position is only there: O(log) then.
+    pub fn new(
+        database: &Arc<Database>,
+        position: Option<Position>,
+        has_branches: bool,
+    ) -> Result<Self, SessionLimit> {
         let session = database.session()?;
         database.keep_epochs()?;
         let history = lock(&database.lineage).present();
@@ -114,6 +129,7 @@ impl Source {
             checked: None,
             placed: None,
             tidying: Tidying::default(),
+            branched: has_branches.then(|| changes_of_branches(database)),
         })
     }
 
@@ -137,7 +153,10 @@ impl Source {
     pub fn is_copying(&self) -> bool {
         match self.stage {
             Stage::Greet { reason, .. } => reason.is_some(),
-            Stage::Copy { .. } | Stage::Settle { .. } => true,
+            Stage::Copy { .. }
+            | Stage::Settle { .. }
+            | Stage::Album(..)
+            | Stage::AlbumSent { .. } => true,
             Stage::Follow => false,
         }
     }
@@ -186,14 +205,54 @@ impl Source {
                         sent => return sent,
                     }
                 }
+                Stage::Album(album, until) => {
+                    let until = *until;
+                    if album.next(&mut self.session, out) {
+                        return Sent::Message;
+                    }
+                    self.stage = Stage::AlbumSent { until };
+                }
+                Stage::AlbumSent { until } => {
+                    let database = self.session.database();
+                    if lock(&database.lineage).present() != self.history {
+                        return Sent::Gone;
+                    }
+                    // FW3 durable-above.
+                    if database.followable() < *until {
+                        return Sent::Nothing;
+                    }
+                    put_done(out, self.cursor);
+                    self.stage = Stage::Follow;
+                    return Sent::Message;
+                }
                 Stage::Follow => return self.follow(out),
             }
         }
     }
 
+    /// Whether branches have changed in an epoch that is to be sent amid a copy: one that was made
+    /// from what is half copied cannot be made there.
+    fn is_overtaken(&self) -> bool {
+        let changes = changes_of_branches(self.session.database());
+        let copies = matches!(self.stage, Stage::Copy { .. } | Stage::Settle { .. });
+        #[cfg(test)]
+        let copies = copies && !super::tests::is(super::tests::Fault::Overtaken);
+        copies && self.branched.is_some_and(|before| before != changes)
+    }
+
     fn greet(&mut self, copies: Option<CopyReason>, adopt: Option<Vec<TreeId>>, out: &mut Vec<u8>) {
         let database = Arc::clone(self.session.database());
-        let turn = self.session.turn();
+        let mut turn = self.session.turn();
+        let mut album = None;
+        if copies.is_some() && self.branched.is_some() {
+            turn.hold_all();
+            if database.is_forked() {
+                let until = turn.end_epoch();
+                album = Some(Stage::Album(Box::new(AlbumCopy::open(&turn)), until));
+                self.cursor = database.acknowledgement.ring().newest();
+            }
+            self.branched = Some(changes_of_branches(&database));
+        }
         let mut trees = database.mapping();
         trees.truncate(database.databases());
         let changes = database.mapping.changes.load(Ordering::Relaxed);
@@ -224,7 +283,9 @@ impl Source {
         };
         drop(lineage);
         hello.put(out);
-        self.stage = if begins.copies() {
+        self.stage = if let Some(album) = album {
+            album
+        } else if begins.copies() {
             Stage::Copy {
                 scan: Scan::of(trees, None),
                 entries_next: true,
@@ -254,7 +315,7 @@ impl Source {
         match wish {
             CheckWish::Begin => {
                 self.end_check();
-                self.checked = Some(Checked::begin(&mut self.session));
+                self.checked = Some(Checked::begin(&mut self.session, self.branched.is_some()));
             }
             CheckWish::List(buckets) => match &mut self.checked {
                 Some(checked) if !buckets.is_empty() => checked.list(&buckets),
@@ -343,7 +404,7 @@ impl Source {
         let gone = !super::tests::is(super::tests::Fault::CopyPassed);
         #[cfg(not(test))]
         let gone = true;
-        if gone && lineage.present() != self.history {
+        if gone && lineage.present() != self.history || self.is_overtaken() {
             return Sent::Gone;
         }
         put_epoch_head(out, lineage.owner(epoch.epoch), &epoch);
@@ -406,7 +467,7 @@ impl Source {
             }
         } else if newest == self.cursor {
             let until = match self.stage {
-                Stage::Settle { until } => Some(until),
+                Stage::Settle { until } | Stage::AlbumSent { until } => Some(until),
                 _ => self.checked.as_ref().and_then(Checked::awaits),
             };
             if until.is_some_and(|until| database.followable() < until) || ring.has_open() {
@@ -418,6 +479,12 @@ impl Source {
             self.session.tidy();
         }
     }
+}
+
+/// How often branches and lasting snapshots have changed.
+fn changes_of_branches(database: &Database) -> u64 {
+    // Relaxed: whoever has an epoch from the ring sees the changes in it.
+    database.branches.changes.load(Ordering::Relaxed)
 }
 
 impl Drop for Source {

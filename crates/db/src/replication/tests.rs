@@ -4,6 +4,7 @@
 //! values and deadlines, in every database. In between, a reader of the replica sees what one
 //! transaction wrote as a whole. Each fault that is planted must be noticed by one of the two.
 
+mod branches;
 mod check;
 mod disks;
 mod resume;
@@ -40,6 +41,16 @@ pub(super) enum Fault {
     GroupsRepeated,
     /// A source says that its snapshot is there before it has sent all of it.
     CheckedEarly,
+    /// A replica passes over what becomes of branches.
+    ChangesMissed,
+    /// A source goes on with a copy without branches when one is made.
+    Overtaken,
+    /// A copy leaves the branches that there were.
+    BranchesLeft,
+    /// A copy has no section of the last node.
+    SectionsMissed,
+    /// A copy with branches is shown without a checkpoint.
+    Unplanted,
 }
 
 thread_local! {
@@ -137,7 +148,9 @@ impl Pair {
     }
 
     fn connect(&mut self, position: Option<Position>) {
-        let source = Source::new(&self.up.database, position).expect("a session is free");
+        let branches = self.down.database.branches().is_some();
+        let source = Source::new(&self.up.database, position, branches);
+        let source = source.expect("a session is free");
         self.replica.force();
         self.copies += usize::from(source.is_copying());
         self.source = Some(source);
@@ -493,7 +506,7 @@ fn a_stale_history_is_not_followed() {
         pair.settle().expect("it follows");
         // Another database comes up in its place, and gets as far.
         let mut other = shell(EngineKind::Masstree);
-        drop(Source::new(&other.database, None));
+        drop(Source::new(&other.database, None, true));
         other.line("SET other value");
         while other.database.acknowledgement.ring().newest()
             < pair.replica.position().unwrap().epoch
@@ -560,9 +573,8 @@ fn clients_of_a_replica_read_only() {
     pair.down.check(&[("DEL own", ":1"), ("INCR k", ":2")]);
 }
 
-/// A copy that ends in the middle leaves the old data, and nothing beside it.
-/// Replicas have no other branch: when the first one becomes what a large merge has built, what
-/// follows it takes a full copy, whether it is linked then or comes back later.
+/// A replica may have no other branch: when the first one becomes what a large merge has built,
+/// what follows it takes a full copy, whether it is linked then or comes back later.
 #[test]
 fn a_large_merge_into_the_first_branch_is_copied() {
     let engines = [EngineKind::Minuet, EngineKind::Masstree];
@@ -601,6 +613,7 @@ fn a_large_merge_into_the_first_branch_is_copied() {
     }
 }
 
+/// A copy that ends in the middle leaves the old data, and nothing beside it.
 #[test]
 fn a_copy_that_is_cut_off_leaves_the_old_data() {
     let mut pair = Pair::new(shell(EngineKind::Masstree), shell(EngineKind::Masstree));
@@ -688,7 +701,7 @@ fn a_copy_in_place_lets_the_old_data_go_first() {
         pair.down.check(&[("DBSIZE", LOADING)]);
         pair.down.database.set_refusal(Refusal::ReadOnly);
         // It has nothing to feed others with.
-        let mut below = Source::new(&pair.down.database, None).expect("a session is free");
+        let mut below = Source::new(&pair.down.database, None, true).expect("a session is free");
         assert_eq!(below.next(&mut Vec::new()), Sent::Gone);
         pair.cut();
         pair.down.check(&[("GET old", LOADING)]);
@@ -712,7 +725,7 @@ fn a_primary_that_began_empty_replaces_only_what_is_its_own() {
     let mut own = shell(EngineKind::Masstree);
     own.line("SET own data");
     let mut pair = Pair::new(shell(EngineKind::Masstree), own);
-    let source = Source::new(&pair.up.database, None);
+    let source = Source::new(&pair.up.database, None, true);
     pair.source = Some(source.expect("a session is free"));
     assert!(pair.send());
     assert!(matches!(pair.deliver(), Err(ReplicationError::Empty)));
@@ -724,7 +737,7 @@ fn a_primary_that_began_empty_replaces_only_what_is_its_own() {
     for _ in 0..2 {
         // A copy of the same is not forced.
         pair.cut();
-        let source = Source::new(&pair.up.database, None);
+        let source = Source::new(&pair.up.database, None, true);
         pair.source = Some(source.expect("a session is free"));
         pair.settle().expect("these data came from there");
         assert_eq!(content(&mut pair.up), content(&mut pair.down));

@@ -11,6 +11,7 @@
 mod build;
 mod diff;
 mod merge;
+mod repeat;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +32,7 @@ use super::{Host, Turn};
 use crate::branches::NamedBranch;
 use crate::client::Client;
 use crate::database::Database;
-use crate::durable::catalog::{Event, Source};
+use crate::durable::catalog::{BranchNote, Event, Source};
 use crate::error::CommandError;
 use crate::progress::{Handled, Progress, Wait};
 use crate::remapping;
@@ -93,6 +94,13 @@ impl Turn<'_> {
             return Ok(Progress::Done);
         }
         self.branching()?;
+        let changes = matches!(
+            spec.own_name(),
+            "create" | "drop" | "merge" | "rename" | "reset"
+        ) || spec.own_name() == "main" && request.len() > 2;
+        if changes {
+            self.check_leads()?;
+        }
         // Whatever the answer is, it tells of them.
         self.session.observe(self.database.branches.changed_in());
         match spec.own_name() {
@@ -150,13 +158,18 @@ impl Turn<'_> {
             5 if request.is(3, "FROM") => self.branch_or_snapshot(request.arg(4))?,
             _ => return Err(CommandError::Syntax),
         };
-        let branch = self.make_branch(name, &origin)?;
+        let branch = self.make_branch(name, &origin, None)?;
         self.write_branch(&branch, reply);
         Ok(())
     }
 
-    /// Makes a branch with a name that no other one has.
-    fn make_branch(&mut self, name: &[u8], origin: &Named) -> Result<NamedBranch, CommandError> {
+    /// Makes a branch with a name that no other one has, or again as it was `noted`.
+    fn make_branch(
+        &mut self,
+        name: &[u8],
+        origin: &Named,
+        noted: Option<&BranchNote>,
+    ) -> Result<NamedBranch, CommandError> {
         let (database, engine) = (self.database, Arc::clone(self.branching()?));
         let (from, source, origin_name, like) = match origin {
             Named::Branch(branch) => {
@@ -184,20 +197,27 @@ impl Turn<'_> {
         };
         let point = self.begin_change(origin)?;
         let id = engine.create_branch(name, from).map_err(of_engine)?;
-        let tree = |index: usize| match origin {
-            Named::Branch(_) => {
-                engine.branch_tree(id, like[index], database.store.len(like[index]))
-            }
-            Named::Snapshot(snapshot) => {
-                let frozen = snapshot.databases[index];
-                engine.branch_tree(id, frozen.tree, frozen.keys)
-            }
+        let tree = |index: usize| {
+            let like = like[index];
+            let keys = match origin {
+                Named::Branch(_) => database.store.len(like),
+                Named::Snapshot(snapshot) => snapshot.databases[index].keys,
+            };
+            let Some(noted) = noted else {
+                return engine.branch_tree(id, like, keys);
+            };
+            let base = engine.base_of(like).unwrap_or(like);
+            engine.restore_tree_of(id, (noted.trees[index], base), keys);
+            noted.trees[index]
         };
         let branch = NamedBranch {
             id,
-            number: database.branches.changes.load(Ordering::Relaxed) + 1,
+            number: match noted {
+                Some(noted) => noted.number,
+                None => database.branches.changes.load(Ordering::Relaxed) + 1,
+            },
             name: name.into(),
-            created: self.session.now.milliseconds(),
+            created: noted.map_or(self.session.now.milliseconds(), |noted| noted.created),
             origin: origin_name,
             trees: (0..database.databases()).map(tree).collect(),
         };
@@ -211,14 +231,15 @@ impl Turn<'_> {
         Ok(branch)
     }
 
-    /// Ends the epoch, where branches last, so that one that is made shows what was written up to
-    /// there; returns that epoch.
+    /// Ends the epoch, where anybody is told of branches, so that one that is made shows what was
+    /// written up to there; returns that epoch.
     fn begin_change(&mut self, origin: &Named) -> Result<LogEpoch, CommandError> {
         let database = self.database;
-        if !database.keeps_branches() {
+        if !database.tells_of_branches() {
             return Ok(LogEpoch::NONE);
         }
-        if matches!(origin, Named::Snapshot(snapshot) if !snapshot.lasts) {
+        let is_passing = matches!(origin, Named::Snapshot(snapshot) if !snapshot.lasts);
+        if is_passing && database.keeps_branches() {
             return Err(CommandError::BranchOfPassing);
         }
         self.check_log()?;
@@ -226,7 +247,7 @@ impl Turn<'_> {
     }
 
     /// Ends the epoch within a command that has written nothing so far; returns it.
-    fn end_epoch(&mut self) -> LogEpoch {
+    pub(crate) fn end_epoch(&mut self) -> LogEpoch {
         let (database, now) = (self.database, self.session.now.milliseconds());
         assert!(!self.session.has_group());
         let point = database.acknowledgement.end_epoch_within(now);
@@ -303,17 +324,22 @@ impl Turn<'_> {
                 return Err(CommandError::BranchExists);
             }
             self.check_log()?;
-            let renamed = self.branching()?.rename_branch(&branch.name, new);
-            renamed.map_err(of_engine)?;
-            self.note_branch(Event::Renamed {
-                branch: branch.number,
-                name: new.into(),
-            });
-            let mut list = database.branches.write();
-            let branch = list.get_mut(&branch.id).expect("a branch that is there");
-            branch.name = new.into();
+            self.rename_named(&branch, new)?;
         }
         reply.ok();
+        Ok(())
+    }
+
+    fn rename_named(&mut self, branch: &NamedBranch, new: &[u8]) -> Result<(), CommandError> {
+        let renamed = self.branching()?.rename_branch(&branch.name, new);
+        renamed.map_err(of_engine)?;
+        self.note_branch(Event::Renamed {
+            branch: branch.number,
+            name: new.into(),
+        });
+        let mut list = self.database.branches.write();
+        let branch = list.get_mut(&branch.id).expect("a branch that is there");
+        branch.name = new.into();
         Ok(())
     }
 
@@ -333,14 +359,19 @@ impl Turn<'_> {
         }
         let branch = branches.named(request.arg(2))?;
         self.check_log()?;
+        self.choose_mainline(&branch)?;
+        reply.ok();
+        Ok(())
+    }
+
+    fn choose_mainline(&mut self, branch: &NamedBranch) -> Result<(), CommandError> {
         let chosen = self.branching()?.set_mainline(&branch.name);
         chosen.map_err(of_engine)?;
         self.note_branch(Event::Mainline {
             branch: branch.number,
         });
-        branches.set_mainline(branch.id);
+        self.database.branches.set_mainline(branch.id);
         self.database.placing.lose_mover();
-        reply.ok();
         Ok(())
     }
 

@@ -92,10 +92,23 @@ impl Turn<'_> {
             return Err(CommandError::BranchExists);
         }
         self.check_branch(client.base)?;
+        if wanted.lasts {
+            self.check_leads()?;
+        }
         let created = self.freeze(&wanted)?;
         self.session.observe(created.epoch());
         write_entry(&created, reply);
         Ok(())
+    }
+
+    /// Fails if the branches and lasting snapshots of another database are repeated here.
+    pub(super) fn check_leads(&self) -> Result<(), CommandError> {
+        let follows = self.database.store.branching().is_some() && self.database.follows();
+        if follows {
+            Err(CommandError::ReadOnly)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes a snapshot. The turn holds all gates, and has written nothing.
@@ -142,6 +155,9 @@ impl Turn<'_> {
         } else {
             [Arc::clone(self.named(request.arg(2))?)].into()
         };
+        if list.iter().any(|snapshot| snapshot.lasts) {
+            self.check_leads()?;
+        }
         for snapshot in &*list {
             self.database.drop_snapshot(self.session, snapshot);
         }
@@ -322,6 +338,7 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
         is_held: false,
         lasts: false,
         base: 0,
+        repeats: None,
     };
     let mut at = 3;
     while at < request.len() {

@@ -7,14 +7,14 @@
 //!
 //! A branch's tip becomes a version that nobody writes any more when the album is opened, so all of
 //! it shows one moment. Nothing but roots is copied then; a page is when it changes for the first
-//! time. Until the album is closed, no page is collected, so that its versions stay as they are.
+//! time. While an album is open no page is collected, so that its versions stay as they are.
 //!
 //! To make such a tree again, whoever reads it fills the first branch with the first node, makes
 //! branches and snapshots of it by the usual means, and goes on with what differs. Trees that are
 //! there for a while let it write what no database of a branch shows.
 //!
 //! The caller makes sure that no session is in an operation when an album is opened, as it does for
-//! snapshots, and that there is one at most.
+//! snapshots. A checkpoint and those who send copies may each have one.
 
 use std::sync::Arc;
 
@@ -29,6 +29,10 @@ use crate::lineage::{Ancestry, Lineage, joints};
 
 /// A branch that there never is: its trees show nothing at present.
 pub const NOWHERE: BranchId = BranchId(u32::MAX);
+
+/// One of the albums that are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AlbumId(u64);
 
 /// A version of an album.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +74,8 @@ impl State {
 
 impl Minuet {
     /// Opens an album of these versions, of which there is one at least.
-    pub fn open_album(&self, versions: &[From]) -> Vec<AlbumNode> {
+    pub fn open_album(&self, versions: &[From]) -> (AlbumId, Vec<AlbumNode>) {
         let mut state = self.write();
-        assert!(state.album.is_empty(), "one album at a time");
         let sights: Vec<Sight> = versions
             .iter()
             .map(|version| state.settle(*version))
@@ -89,7 +92,7 @@ impl Minuet {
             })
             .collect();
         let is_branched = state.is_branched;
-        let mut nodes = Vec::new();
+        let (mut shown, mut nodes) = (Vec::new(), Vec::new());
         for joint in joints(&ancestries) {
             let sight = match joint.parts {
                 None => sights[joint.is[0]].clone(),
@@ -101,27 +104,30 @@ impl Minuet {
                     })
                 }
             };
-            state.album.push(sight);
+            shown.push(sight);
             nodes.push(AlbumNode {
                 parent: joint.parent,
                 shows: joint.is,
             });
         }
-        nodes
+        let album = AlbumId(state.next_album);
+        state.next_album += 1;
+        state.albums.insert(album, shown);
+        (album, nodes)
     }
 
-    /// Closes the album. Trees that show something of it must have been closed.
-    pub fn close_album(&self) {
+    /// Closes an album. Trees that show something of it must have been closed.
+    pub fn close_album(&self, album: AlbumId) {
         let mut state = self.write();
-        state.album.clear();
+        state.albums.remove(&album);
         state.collecting.note_released();
     }
 
-    /// A tree that shows what a tree has in pages at a node of the album, until
+    /// A tree that shows what a tree has in pages at a node of an album, until
     /// [`Self::close_base`]. It cannot be written.
-    pub fn open_node(&self, node: usize, base: TreeId) -> TreeId {
+    pub fn open_node(&self, (album, node): (AlbumId, usize), base: TreeId) -> TreeId {
         let mut state = self.write();
-        let sight = state.album[node].clone();
+        let sight = state.albums[&album][node].clone();
         let tree = state.add_loose_tree(BranchId::FIRST, base, 0);
         state.bases.insert(tree, sight);
         tree
@@ -151,8 +157,25 @@ impl Minuet {
         if !is_of_branch(tree) {
             state.next_tree = state.next_tree.max(tree.0 + 1);
         }
+        // One of the same number had its keys in a branch that is gone.
+        state.dropped.remove(&tree);
         let counted = Counted::new(branch, base, keys);
         state.trees.insert(tree, counted);
+    }
+
+    /// A number in pages that no tree of the first branch has or gets.
+    pub fn reserve_base(&self) -> TreeId {
+        let mut state = self.write();
+        let base = TreeId(state.next_tree);
+        assert!(!is_of_branch(base), "tree numbers are used up");
+        state.next_tree += 1;
+        base
+    }
+
+    /// Whether keys of dropped trees are still to be removed: a branch that is made now has their
+    /// pages for good.
+    pub fn has_dropped_keys(&self) -> bool {
+        !self.read().dropped.is_empty()
     }
 
     /// A tree of a branch by which it can be written what no tree of it shows, until

@@ -72,7 +72,7 @@ impl State {
             copies_then,
             ..
         } = self.collecting;
-        self.album.is_empty()
+        self.albums.is_empty()
             && self.bases.is_empty()
             && (due || under_way || copies - copies_then >= many)
     }

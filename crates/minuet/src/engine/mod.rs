@@ -80,7 +80,7 @@ use crate::snapshot::FIXED_SLOTS;
 use crate::transaction::Transaction;
 use crate::transport::Embedded;
 use crate::{Config, Database};
-pub use album::{AlbumNode, NOWHERE};
+pub use album::{AlbumId, AlbumNode, NOWHERE};
 pub use branches::{Differing, From, is_of_branch};
 use collect::Collecting;
 use graves::SharedGraves;
@@ -168,10 +168,11 @@ struct State {
     /// Which of the numbers for a while was given last.
     last_loose_tree: u32,
     /// Trees that show where two branches part, or what one was, while these are merged, or a
-    /// version of the album.
+    /// version of an album.
     bases: BTreeMap<TreeId, Sight>,
-    /// The versions of the album that is open; none is.
-    album: Vec<Sight>,
+    /// The versions of each album that is open.
+    albums: BTreeMap<AlbumId, Vec<Sight>>,
+    next_album: u64,
     graves: SharedGraves,
     frozen: BTreeMap<Snapshot, Sight>,
     images: Mutex<KeptImages>,
@@ -269,7 +270,8 @@ impl Engine for Minuet {
             next_branch_tree: branches::FIRST_TREE,
             last_loose_tree: 0,
             bases: BTreeMap::new(),
-            album: Vec::new(),
+            albums: BTreeMap::new(),
+            next_album: 0,
             graves: SharedGraves::default(),
             frozen: BTreeMap::new(),
             images: Mutex::default(),

@@ -139,12 +139,15 @@ pub(super) fn preplicate(call: &mut Call<'_, '_, '_>) -> Handled {
     if request.is(1, "CHECK") {
         return check(call);
     }
-    let lengths = [6, 8];
-    if !(request.is(1, "BEGIN") && lengths.contains(&request.len())) {
+    if !request.is(1, "BEGIN") {
         return Err(AdminError::wrong_subcommand("PREPLICATE", request.arg(1)));
     }
+    // Before their number: other formats have other words.
     if number::parse_i64(request.arg(2)) != Some(i64::from(REPLICATION_FORMAT)) {
         return Err(AdminError::ReplicationFormat);
+    }
+    if ![7, 9].contains(&request.len()) {
+        return Err(CommandError::Syntax.into());
     }
     let run_id = request.arg(3);
     let is_id = run_id.len() == 40 && run_id.iter().all(u8::is_ascii_hexdigit);
@@ -152,7 +155,7 @@ pub(super) fn preplicate(call: &mut Call<'_, '_, '_>) -> Handled {
     let (Some(port), true) = (port, is_id) else {
         return Err(CommandError::Syntax.into());
     };
-    let position = (request.len() == 8).then(|| position(request.arg(6), request.arg(7)));
+    let position = (request.len() == 9).then(|| position(request.arg(7), request.arg(8)));
     let position = match position {
         Some(None) => return Err(CommandError::Syntax.into()),
         Some(position) => position,
@@ -170,6 +173,7 @@ pub(super) fn preplicate(call: &mut Call<'_, '_, '_>) -> Handled {
             .to_owned(),
         port,
         keeps_log: request.is(5, "1"),
+        has_branches: request.is(6, "1"),
         position,
     };
     let above = call.shared.replication.accept(call.shared.run_id(), asked);
@@ -238,6 +242,9 @@ pub(super) fn replica(call: &mut Call<'_, '_, '_>) -> Handled {
             "same"
         }
         Some(Verdict::Differs(difference)) => {
+            if !difference.branch.is_empty() {
+                fields.push(("branch", difference.branch));
+            }
             fields.push(("database", difference.database.to_string().into()));
             fields.push(("key", difference.key));
             fields.push(("primary-has", yes(difference.present.0)));

@@ -62,7 +62,8 @@ impl Feed<'_> {
         if let Err(error) = self.shared.database.keep_histories() {
             warn!(%error, "after a restart of this server its replicas will take full copies");
         }
-        let source = Source::new(&self.shared.database, follower.position)?;
+        let (position, branches) = (follower.position, follower.has_branches);
+        let source = Source::new(&self.shared.database, position, branches)?;
         let (host, port, full) = (&follower.host, follower.port, source.is_copying());
         info!(host, port, full_copy = full, "a replica follows");
         self.shared.replication.syncs.count(source.copies());

@@ -242,15 +242,13 @@ impl Link<'_> {
         let shared = self.shared;
         let format = REPLICATION_FORMAT.to_string();
         let port = shared.own_port().to_string();
-        let log: &[u8] = if shared.database.is_durable() {
-            b"1"
-        } else {
-            b"0"
-        };
+        let flag = |is: bool| if is { &b"1"[..] } else { b"0" };
+        let log = flag(shared.database.is_durable());
+        let branches = flag(shared.database.branches().is_some());
         let position = self.replica.position();
         let position = position.map(|it| (format!("{:032x}", it.history), it.epoch.0.to_string()));
         let mut words: Vec<&[u8]> = vec![b"PREPLICATE", b"BEGIN", format.as_bytes()];
-        words.extend([shared.run_id().as_bytes(), port.as_bytes(), log]);
+        words.extend([shared.run_id().as_bytes(), port.as_bytes(), log, branches]);
         if let Some((history, epoch)) = &position {
             words.extend([history.as_bytes(), epoch.as_bytes()]);
         }
@@ -340,8 +338,12 @@ impl Link<'_> {
     fn judge_check(&self) {
         let verdict = self.replica.verdict().cloned();
         if let Some(Verdict::Differs(difference)) = &verdict {
-            let key = String::from_utf8_lossy(&difference.key);
-            warn!(database = difference.database, %key, "this replica differs from its primary");
+            let branch = String::from_utf8_lossy(&difference.branch);
+            let (database, key) = (
+                difference.database,
+                String::from_utf8_lossy(&difference.key),
+            );
+            warn!(%branch, database, %key, "this replica differs from its primary");
         }
         lock(&self.replication.state).link.check = verdict;
     }

@@ -69,6 +69,8 @@ pub(crate) struct Follower {
     pub(crate) host: String,
     pub(crate) port: u16,
     keeps_log: bool,
+    /// Its engine has branches.
+    has_branches: bool,
     position: Option<Position>,
     progress: Mutex<Progress>,
     changed: Condvar,
@@ -111,6 +113,7 @@ pub(crate) struct Request {
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) keeps_log: bool,
+    pub(crate) has_branches: bool,
     pub(crate) position: Option<Position>,
 }
 
@@ -306,6 +309,7 @@ impl Replication {
             host: request.host,
             port: request.port,
             keeps_log: request.keeps_log,
+            has_branches: request.has_branches,
             position: request.position,
             progress: Mutex::new(Progress {
                 sent: 0,
@@ -510,6 +514,7 @@ mod tests {
             host: "127.0.0.1".to_owned(),
             port: 7000,
             keeps_log: client.is_multiple_of(2),
+            has_branches: false,
             position: None,
         }
     }

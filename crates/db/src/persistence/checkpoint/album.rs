@@ -1,4 +1,5 @@
-//! The part of a checkpoint that has branches and lasting snapshots.
+//! The part of a checkpoint that has branches and lasting snapshots. A full copy for a replica has
+//! the same (`replication::album`).
 //!
 //! Under the gates under which the checkpoint begins, all of them become versions that nobody
 //! writes (the engine's album). So the checkpoint shows one moment, and what is made from them
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 use pando_durability::checkpoint::PartsWriter;
 use pando_engine::{Key, NewValue, Point, TreeId, ValueVersion};
-use pando_minuet::engine::{Differing, From, Minuet};
+use pando_minuet::engine::{AlbumId, Differing, From, Minuet};
 use pando_sync::lock;
 
 use super::{CheckpointFailure, Range, Work, write_large};
@@ -33,14 +34,16 @@ use crate::snapshots::NamedSnapshot;
 use crate::store::StoreSession;
 use crate::turn::Turn;
 
-/// The versions of a checkpoint; closed when it is dropped.
-pub(super) struct Album {
+/// The versions of a checkpoint, or of a full copy; closed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Album {
     engine: Arc<Minuet>,
+    id: AlbumId,
     parents: Vec<Option<usize>>,
     /// Trees that show the first node, the number of each in pages, and about how many keys it has.
     roots: Vec<(TreeId, TreeId, u64)>,
     /// The trees of all other nodes, by their numbers in pages.
-    pub(super) others: Vec<(usize, TreeId)>,
+    pub(crate) others: Vec<(usize, TreeId)>,
     /// See [`Forest::sections`].
     sections: Mutex<Vec<(usize, TreeId)>>,
 }
@@ -50,7 +53,7 @@ impl Drop for Album {
         for (tree, ..) in &self.roots {
             self.engine.close_base(*tree);
         }
-        self.engine.close_album();
+        self.engine.close_album(self.id);
     }
 }
 
@@ -70,7 +73,7 @@ impl NamedSnapshot {
 impl Database {
     /// What a checkpoint says of branches and lasting snapshots, and an album of them, where there
     /// are any, or if `always`. The caller holds all gates.
-    pub(super) fn open_album(&self, always: bool) -> (Option<Forest>, Option<Album>) {
+    pub(crate) fn open_album(&self, always: bool) -> (Option<Forest>, Option<Album>) {
         let branches = self.branches.all();
         let snapshots = self.snapshots.list();
         let lasting: Vec<_> = snapshots.iter().filter(|it| it.lasts).collect();
@@ -95,7 +98,7 @@ impl Database {
         let of_branches = branches.iter().map(|branch| From::Branch(branch.id));
         let of_snapshots = lasting.iter().map(|it| From::Snapshot(it.moment.snapshot));
         let versions: Vec<From> = of_branches.chain(of_snapshots).collect();
-        let nodes = engine.open_album(&versions);
+        let (id, nodes) = engine.open_album(&versions);
         forest.nodes = nodes
             .into_iter()
             .map(|node| NodeNote {
@@ -103,12 +106,12 @@ impl Database {
                 shows: node.shows,
             })
             .collect();
-        let album = self.album(engine, &mut forest);
+        let album = self.album((engine, id), &mut forest);
         (Some(forest), Some(album))
     }
 
     /// The trees that are to be written of an open album.
-    fn album(&self, engine: &Arc<Minuet>, forest: &mut Forest) -> Album {
+    fn album(&self, (engine, id): (&Arc<Minuet>, AlbumId), forest: &mut Forest) -> Album {
         let first = self.mapping();
         let mut keys: BTreeMap<TreeId, u64> = BTreeMap::new();
         let mut bases = Vec::new();
@@ -158,10 +161,11 @@ impl Database {
         let others = others.collect();
         let roots = below[0].iter();
         let roots: Vec<_> = roots
-            .map(|base| (engine.open_node(0, *base), *base, keys[base]))
+            .map(|base| (engine.open_node((id, 0), *base), *base, keys[base]))
             .collect();
         Album {
             engine: Arc::clone(engine),
+            id,
             parents: forest.nodes.iter().map(|node| node.parent).collect(),
             sections: Mutex::new(roots.iter().map(|(_, base, _)| (0, *base)).collect()),
             roots,
@@ -178,6 +182,21 @@ impl Album {
         roots.map(|(index, (tree, _, keys))| (*tree, index as u32, *keys))
     }
 
+    /// Those trees, and the number of each in pages.
+    pub(crate) fn bases(&self) -> impl Iterator<Item = (TreeId, TreeId)> + '_ {
+        self.roots.iter().map(|(tree, base, _)| (*tree, *base))
+    }
+
+    /// What a tree has at a node that is not the first, and at its parent.
+    pub(crate) fn sides(&self, (node, base): (usize, TreeId)) -> Sides {
+        let parent = self.parents[node].expect("it is not the first node");
+        Sides {
+            engine: Arc::clone(&self.engine),
+            before: self.engine.open_node((self.id, parent), base),
+            after: self.engine.open_node((self.id, node), base),
+        }
+    }
+
     /// What the chunks are of.
     pub(super) fn sections(&self) -> Vec<(usize, TreeId)> {
         lock(&self.sections).clone()
@@ -192,13 +211,14 @@ impl Album {
 }
 
 /// Two trees that are there for a while.
-struct Sides<'a> {
-    engine: &'a Minuet,
+#[derive(Debug)]
+pub(crate) struct Sides {
+    engine: Arc<Minuet>,
     before: TreeId,
     after: TreeId,
 }
 
-impl Drop for Sides<'_> {
+impl Drop for Sides {
     fn drop(&mut self) {
         self.engine.close_base(self.before);
         self.engine.close_base(self.after);
@@ -206,36 +226,39 @@ impl Drop for Sides<'_> {
 }
 
 /// What a key has become.
-type Changed = (Vec<u8>, ValueVersion, Option<NewValue<'static>>);
+pub(crate) type Changed = (Vec<u8>, ValueVersion, Option<NewValue<'static>>);
 
-/// The keys that differ between two trees, from `from` on, and where to go on.
-fn changed(
-    store: &mut StoreSession,
-    (before, after): (TreeId, TreeId),
-    from: &[u8],
-) -> (Vec<Changed>, Option<Vec<u8>>) {
-    let StoreSession::Minuet(session) = store else {
-        unreachable!("the engine has branches");
-    };
-    let sides = [(before, None), (after, None)];
-    let Differing { keys, next } =
-        session.differing(sides, b"", from, limits::DIFFERENCES_PER_SLICE);
-    let changed = keys.into_iter().filter_map(|key| {
-        let was = session.get(Key::new(before, &key), |value| {
-            value.map(|value| value.version)
+impl Sides {
+    /// The keys that differ, from `from` on, and where to go on.
+    pub(crate) fn changed(
+        &self,
+        store: &mut StoreSession,
+        from: &[u8],
+    ) -> (Vec<Changed>, Option<Vec<u8>>) {
+        let StoreSession::Minuet(session) = store else {
+            unreachable!("the engine has branches");
+        };
+        let (before, after) = (self.before, self.after);
+        let sides = [(before, None), (after, None)];
+        let Differing { keys, next } =
+            session.differing(sides, b"", from, limits::DIFFERENCES_PER_SLICE);
+        let changed = keys.into_iter().filter_map(|key| {
+            let was = session.get(Key::new(before, &key), |value| {
+                value.map(|value| value.version)
+            });
+            let now = session.get(Key::new(after, &key), |value| {
+                value.map(|value| (value.version, value.hand_over()))
+            });
+            match (was, now) {
+                (Some(was), Some((now, _))) if was == now => None,
+                (None, None) => None,
+                (_, Some((version, value))) => Some((key, version, Some(value))),
+                // Its removal has a later version than the value, and an earlier one than the next.
+                (Some(was), None) => Some((key, ValueVersion::from_bits(was.to_bits() + 1), None)),
+            }
         });
-        let now = session.get(Key::new(after, &key), |value| {
-            value.map(|value| (value.version, value.hand_over()))
-        });
-        match (was, now) {
-            (Some(was), Some((now, _))) if was == now => None,
-            (None, None) => None,
-            (_, Some((version, value))) => Some((key, version, Some(value))),
-            // Its removal has a later version than the value, and an earlier one than the next.
-            (Some(was), None) => Some((key, ValueVersion::from_bits(was.to_bits() + 1), None)),
-        }
-    });
-    (changed.collect(), next)
+        (changed.collect(), next)
+    }
 }
 
 impl Work<'_> {
@@ -262,19 +285,14 @@ impl Work<'_> {
         writer: &mut PartsWriter<'_>,
         duty: &mut Duty,
     ) -> Result<(), CheckpointFailure> {
-        let parent = album.parents[node].expect("it is not the first node");
-        let sides = Sides {
-            engine: &album.engine,
-            before: album.engine.open_node(parent, base),
-            after: album.engine.open_node(node, base),
-        };
+        let sides = album.sides((node, base));
         let (mut from, mut has_begun) = (Vec::new(), false);
         loop {
             let (began, flushed) = (std::time::Instant::now(), writer.flushed());
             let written = writer.bytes();
             let mut turn = Turn::begin(self.database, state);
             let store = &mut turn.session_mut().store;
-            let (changed, next) = changed(store, (sides.before, sides.after), &from);
+            let (changed, next) = sides.changed(store, &from);
             drop(turn);
             let entries = changed.len() as u64;
             if entries > 0 && !has_begun {

@@ -138,6 +138,7 @@ fn the_first_key_that_differs_is_named() {
             panic!("{line}: {verdict:?}");
         };
         let expected = Difference {
+            branch: Vec::new(),
             database: 1,
             key: key.into(),
             present,
@@ -145,6 +146,29 @@ fn the_first_key_that_differs_is_named() {
         };
         assert_eq!(difference, expected, "{line}");
     }
+}
+
+/// Branches are compared, too, unless the replica's engine has none.
+#[test]
+fn a_difference_on_a_branch_is_named_with_it() {
+    let mut random = Rng::with_seed(3);
+    let mut pair = pair([EngineKind::Minuet; 2], &mut random);
+    for line in ["BRANCH CREATE trial", "BRANCH USE trial", "SET zz value"] {
+        assert!(!pair.up.line(line).starts_with('-'));
+    }
+    let verdict = check(&mut pair, |pair| _ = pair.up.line("INCR count"));
+    assert!(matches!(verdict, Verdict::Same { .. }), "{verdict:?}");
+    follow(&pair.down, true, Refusal::Nothing);
+    pair.down.line("BRANCH USE trial");
+    pair.down.line("SET zz other");
+    let Verdict::Differs(difference) = check(&mut pair, |_| {}) else {
+        panic!("a difference is not found");
+    };
+    let Difference { branch, key, .. } = difference;
+    assert_eq!((&branch[..], &key[..]), (&b"trial"[..], &b"zz"[..]));
+    let mut pair = Pair::new(pair.up, shell(EngineKind::Masstree));
+    let verdict = check(&mut pair, |_| {});
+    assert!(matches!(verdict, Verdict::Same { .. }), "{verdict:?}");
 }
 
 /// Of many differences, each is one; a link that ends ends the check.

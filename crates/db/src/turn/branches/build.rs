@@ -39,7 +39,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_engine::{Deadline, Key, NewValue, Point, TreeId, ValueRef, ValueVersion};
+use pando_engine::{Deadline, Key, LogEpoch, NewValue, Point, TreeId, ValueRef, ValueVersion};
 use pando_minuet::BranchId;
 use pando_minuet::engine::Minuet;
 use pando_protocol::Reply;
@@ -358,7 +358,7 @@ impl Build {
         if !self.how.is_dry {
             let number = database.branches.changes.load(Ordering::Relaxed) + 1;
             let name = [limits::HIDDEN_PREFIX, number.to_string().as_bytes()].concat();
-            self.hidden = Some(turn.make_branch(&name, &Named::Branch(ours))?);
+            self.hidden = Some(turn.make_branch(&name, &Named::Branch(ours), None)?);
         }
         Ok(())
     }
@@ -547,11 +547,11 @@ impl Turn<'_> {
     /// A branch becomes the hidden one that was built for it (LM1 ours-by-one-record). The turn
     /// holds all gates, and has written nothing so far.
     fn become_hidden(&mut self, ours: &NamedBranch, build: &mut Build) -> Result<(), CommandError> {
-        let (database, engine) = (self.database, Arc::clone(self.branching()?));
+        let database = self.database;
         let hidden = build.hidden.take().expect("it was built");
         let is_first = ours.id == BranchId::FIRST;
         let lineage = if is_first {
-            // What follows the first branch takes a full copy: it has no other branch.
+            // What follows the first branch takes a full copy: it may have no other branch.
             let lineage = database.prepare_history();
             Some(lineage.map_err(|_| CommandError::LogFull)?)
         } else {
@@ -570,8 +570,28 @@ impl Turn<'_> {
         let old = self.deadlines_of(&timed, &build.trees);
         let base = database.base_of(ours.id);
         let written: Vec<usize> = build.written.iter().map(|index| base + index).collect();
-        let pairs = build.trees.iter().copied().zip(hidden.trees.clone());
-        database.change_trees(self.session, &written, || {
+        self.adopt((ours, &hidden), &build.trees, (&written, point))?;
+        for ((index, key), old) in timed.iter().zip(old) {
+            for (of, old) in Of::BOTH.into_iter().zip(old) {
+                let key = Key::new(build.trees[*index], key);
+                self.session.reconcile(&database.expiry, key, (of, old));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a branch, whose databases have these trees and of which some were written, a hidden
+    /// one as it was at the end of the epoch `point`, the last one. The turn holds all gates.
+    pub(super) fn adopt(
+        &mut self,
+        (ours, hidden): (&NamedBranch, &NamedBranch),
+        trees: &[TreeId],
+        (written, point): (&[usize], LogEpoch),
+    ) -> Result<(), CommandError> {
+        let (database, engine) = (self.database, Arc::clone(self.branching()?));
+        let is_first = ours.id == BranchId::FIRST;
+        let pairs = trees.iter().copied().zip(hidden.trees.clone());
+        database.change_trees(self.session, written, || {
             let adopted = engine.adopt_branch(ours.id, &hidden.name, pairs);
             adopted.map_err(of_engine).expect("a branch that is there");
             database.branches.write().remove(&hidden.id);
@@ -579,12 +599,6 @@ impl Turn<'_> {
                 database.set_tree(*index, database.tree(*index));
             }
         });
-        for ((index, key), old) in timed.iter().zip(old) {
-            for (of, old) in Of::BOTH.into_iter().zip(old) {
-                let key = Key::new(build.trees[*index], key);
-                self.session.reconcile(&database.expiry, key, (of, old));
-            }
-        }
         for tree in &hidden.trees {
             database.expiry.drop_tree(*tree);
         }
@@ -594,7 +608,7 @@ impl Turn<'_> {
         let adopted = Event::Adopted {
             branch: ours.number,
             hidden: hidden.number,
-            trees: build.trees.clone(),
+            trees: trees.to_vec(),
         };
         #[cfg(test)]
         let point = if is(Fault::AdoptedEarly) {

@@ -115,7 +115,7 @@ fn branches_have_names() {
         ("BRANCH RENAME main main", "+OK"),
         (
             "BRANCH DROP main",
-            "-ERR the first branch stays: it is what replicas have",
+            "-ERR the first branch stays: it is what other engines have of it",
         ),
         ("BRANCH MAIN tried", "+OK"),
         (

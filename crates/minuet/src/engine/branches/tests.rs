@@ -183,7 +183,10 @@ impl Model {
             .iter()
             .map(|(_, tree, map)| (*tree, map.clone()));
         let maps: Vec<(TreeId, Map)> = of_branches.chain(of_snapshots).collect();
-        let nodes = engine.open_album(&versions);
+        // Another one may be there.
+        let (other, _) = engine.open_album(&versions[..1]);
+        let (album, nodes) = engine.open_album(&versions);
+        engine.close_album(other);
         for _ in 0..self.random.u8(..40) {
             self.write();
         }
@@ -194,14 +197,14 @@ impl Model {
             for version in &node.shows {
                 let (tree, map) = &maps[*version];
                 let base = engine.base_of(*tree).unwrap();
-                let seen = engine.open_node(index, base);
+                let seen = engine.open_node((album, index), base);
                 assert!(map_of(&mut self.session, None, seen) == *map);
                 engine.close_base(seen);
                 shown += 1;
             }
         }
         assert_eq!(shown, maps.len());
-        engine.close_album();
+        engine.close_album(album);
         for _ in 0..self.random.u8(..40) {
             self.write();
         }

@@ -311,6 +311,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                         string("run-id"),
                         integer("port"),
                         integer("keeps-log"),
+                        integer("has-branches"),
                         block("position", &[string("history"), integer("epoch")]).optional(),
                     ],
                 ),
