@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     NotedAhead,
     /// Ranges that came after cleaning began are forgotten as well (CG2 all-views).
     ForgottenLater,
+    /// A crowded pool forgets its ranges before it is cleaned up (CG2 all-views).
+    ForgottenUncleaned,
 }
 
 #[cfg(test)]

@@ -165,6 +165,11 @@ impl<M: Pmem> Tree<M> {
         present.blocks.are_all()?;
         Ok(present.report)
     }
+
+    /// The blocks that a view of it has, once it is looked at.
+    pub(crate) fn blocks_of(&self, view: View) -> Result<Blocks<'_, M>, Disorder> {
+        Ok(Walk::new(self, view).run()?.blocks)
+    }
 }
 
 impl<'t, M: Pmem> Walk<'t, M> {

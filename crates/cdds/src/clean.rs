@@ -17,6 +17,8 @@
 //! | 24 | 8 | the chunk to go on with, when all views were gone through |
 //! | 32 | | the key to go on with, else |
 //!
+//! A pool that is crowded with ranges (PL5 crowded) is cleaned up before anything else happens in it.
+//!
 //! So each node is visited, and looked at: an epoch that has not come yet, an entry behind the used
 //! slots or that is not found by its key, a child that is no node of the level below. What is
 //! damaged is named and not followed. Epochs have no checksum: one that becomes another that has
@@ -125,13 +127,16 @@ impl<M: Pmem> Tree<M> {
     ///
     /// Cost of a step: O(log n) nodes read; a flush for each entry of a void epoch.
     pub fn clean(&mut self, steps: usize) -> Result<bool, Error> {
-        let mut cleaning = match self.cleaning.take() {
-            Some(cleaning) => cleaning,
-            None => match self.pool.voids().last() {
-                None => return Ok(false),
-                Some(newest) => Cleaning::new(newest.last),
-            },
-        };
+        match self.pool.voids().last() {
+            None if self.cleaning.is_none() => Ok(false),
+            newest => self.clean_until(newest.map_or(LogEpoch::NONE, |newest| newest.last), steps),
+        }
+    }
+
+    /// The same of the ranges up to an epoch, if nothing has begun yet.
+    pub(crate) fn clean_until(&mut self, until: LogEpoch, steps: usize) -> Result<bool, Error> {
+        let begun = self.cleaning.take();
+        let mut cleaning = begun.unwrap_or_else(|| Cleaning::new(until));
         let _window = Writes::new(self.pool.memory());
         for _ in 0..steps {
             self.clean_step(&mut cleaning)?;
@@ -139,6 +144,20 @@ impl<M: Pmem> Tree<M> {
         let goes_on = !matches!(cleaning.stage, Stage::Done);
         self.cleaning = Some(cleaning);
         Ok(goes_on)
+    }
+
+    /// Cleans all of a pool that is crowded, before anything begins in it, and lets it forget: what
+    /// is not committed cannot be noted. O(pool).
+    pub(crate) fn clean_at_once(&mut self) -> Result<(), Error> {
+        let Some(newest) = self.pool.voids().last().copied() else {
+            return Ok(());
+        };
+        if !canary::has(Fault::ForgottenUncleaned) {
+            while self.clean(usize::from(u16::MAX))? {}
+        }
+        self.cleaning = None;
+        // CG2 all-views: nothing is there but what is committed, and nobody reads.
+        Ok(self.pool.forget_voids(newest.last)?)
     }
 
     /// Lets cleaning go on where it was when it was noted under this key, unless that is over

@@ -168,7 +168,8 @@ impl<M: Pmem> fmt::Debug for Tree<M> {
 }
 
 impl<M: Pmem> Tree<M> {
-    /// Opens the tree of a pool, or makes an empty one. Takes the same time whatever it holds.
+    /// Opens the tree of a pool, or makes an empty one. Takes the same time whatever it holds,
+    /// unless the pool is crowded with void ranges: then it is cleaned up first, in O(pool).
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {
         let bytes = pool.shape().node_bytes;
         let entries = (ENTRIES_MIN..=ENTRIES_MAX).find(|entries| node_bytes(*entries) == bytes);
@@ -176,10 +177,14 @@ impl<M: Pmem> Tree<M> {
             let entries = bytes / 32;
             return Err(Error::Entries { entries });
         };
-        Self::open_with(pool, entries.into())
+        let mut tree = Self::open_with(pool, entries.into())?;
+        if tree.pool.is_crowded() {
+            tree.clean_at_once()?;
+        }
+        Ok(tree)
     }
 
-    /// The same, whatever size of nodes the pool has.
+    /// The same, whatever size of nodes the pool has. One that is crowded is left so.
     pub(crate) fn open_with(pool: Arc<Pool<M>>, slots: u64) -> Result<Self, Error> {
         let allocator = Allocator::new(Arc::clone(&pool))?;
         let mut open = pool.first_epoch();
@@ -187,6 +192,7 @@ impl<M: Pmem> Tree<M> {
             anchor
         } else {
             open = open.next();
+            forget_unmade(&pool, &allocator)?;
             make_anchor(&pool, &allocator)?
         };
         let mut tree = Self {
@@ -481,6 +487,18 @@ fn named_anchor<M: Pmem>(pool: &Pool<M>) -> Option<Offset> {
     let [made, anchor] = [0, 1].map(|word| pool.memory().load(pool.root(word)));
     let counts = View(pool.first_epoch()).sees(pool, made);
     counts.then_some(Offset::new(anchor))
+}
+
+/// Cleans up a crowded pool in which nothing was ever committed.
+fn forget_unmade<M: Pmem>(pool: &Pool<M>, allocator: &Allocator<M>) -> Result<(), Error> {
+    let Some(newest) = pool.voids().last().copied().filter(|_| pool.is_crowded()) else {
+        return Ok(());
+    };
+    let _window = Writes::new(pool.memory());
+    pool.memory().store(pool.root(0), LogEpoch::NONE.0);
+    flush_root(pool, 0);
+    allocator.clean(0, u64::MAX);
+    Ok(pool.forget_voids(newest.last)?)
 }
 
 /// Makes the anchor of an empty tree, in the pool's first epoch.

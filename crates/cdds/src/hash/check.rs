@@ -25,7 +25,7 @@ impl<M: Pmem> Table<M> {
 
     fn check_view(&self, view: View) -> Result<(Report, Blocks<'_, M>), Disorder> {
         let directory = &self.directory;
-        let mut blocks = Blocks::new(&self.tree, view);
+        let mut blocks = self.tree.blocks_of(view)?;
         let mut report = Report::default();
         let count = directory.count_at(view);
         for index in 0..count {

@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use pando_pmem::{Mark, Offset, Pmem, WORD_BYTES};
+use pando_pmem::{Mark, Offset, Pmem, WORD_BYTES, Writes};
 use pando_sync::LogEpoch;
 use pando_sync::shim::{AtomicU64, Ordering};
 
@@ -229,7 +229,10 @@ impl<M: Pmem> Directory<M> {
     /// Erases what a crash or a rollback has left behind the last bucket. Its pairs are the rest of
     /// the last page, of its array, and of the arrays.
     pub(super) fn clean(&self) {
-        let last = self.count() - 1;
+        let _window = Writes::new(self.shared.pool.memory());
+        let Some(last) = self.count().checked_sub(1) else {
+            return (0..ARRAYS).for_each(|array| self.erase(self.array_at(array)));
+        };
         let (array, place) = array_of(last / PAGE);
         let first = self.page_at(last / PAGE);
         let buckets = (last % PAGE + 1..PAGE).zip(1..);
@@ -237,14 +240,18 @@ impl<M: Pmem> Directory<M> {
         let further = 1..pages(array) - place;
         let in_array = further.map(|further| first.plus(further * PAIR_BYTES));
         let arrays = (array + 1..ARRAYS).map(|array| self.array_at(array));
-        let memory = self.shared.pool.memory();
         for pair in buckets.chain(in_array).chain(arrays) {
-            let epoch = self.load(pair);
-            if epoch != 0 && self.shared.pool.is_void(LogEpoch(epoch)) {
-                memory.store(pair, 0);
-                memory.mark(ERASE_FLUSH);
-                memory.flush(pair, WORD_BYTES as usize);
-            }
+            self.erase(pair);
+        }
+    }
+
+    /// Erases a pair of a void epoch.
+    fn erase(&self, pair: Offset) {
+        let (epoch, memory) = (self.load(pair), self.shared.pool.memory());
+        if epoch != 0 && self.shared.pool.is_void(LogEpoch(epoch)) {
+            memory.store(pair, 0);
+            memory.mark(ERASE_FLUSH);
+            memory.flush(pair, WORD_BYTES as usize);
         }
     }
 

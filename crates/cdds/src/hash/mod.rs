@@ -27,6 +27,10 @@
 //!   came before by the number, a later one by the watch.
 //! - **CH3 growth-can-wait** No key depends on the number of buckets. Where a full pool has no room
 //!   to split, chains become longer, and removals need no room.
+//! - **CH4 noted-as-the-tree's** How many chains were cleaned is noted in the tree, as how far its
+//!   own cleaning has got, and holds for the same reasons (CG4 none-again, CG5 noted-with): what a
+//!   split moves to a new bucket begins there in the open epoch. The tree's cleaning begins when all
+//!   chains are clean, for the ranges that there were when theirs began.
 //!
 //! Deliberately absent: fewer buckets again; several writers at a time; an order of keys.
 
@@ -45,7 +49,8 @@ use pando_sync::LogEpoch;
 
 use self::bucket::bucket_bytes;
 use self::directory::Directory;
-use crate::limits::{BUCKET_SLOTS, ENTRIES_MIN};
+use crate::canary::{self, Fault};
+use crate::limits::{BUCKET_SLOTS, CLEANED_BETWEEN_NOTES, ENTRIES_MIN};
 use crate::node::View;
 use crate::reader::Reader;
 use crate::record::Record;
@@ -89,8 +94,26 @@ pub struct Table<M> {
     keys: u64,
     /// With fewer keys it does not grow, since there was no room.
     patient_to: u64,
-    /// Chains that were cleaned since voids came.
-    cleaned: u64,
+    /// How far cleaning up has got, if it has begun.
+    cleaning: Option<Cleaned>,
+    /// Steps of cleaning between two notes.
+    noted_every: usize,
+}
+
+/// The name of the pair of the tree that has [`Cleaned`], both numbers little-endian.
+const CLEANED_NAME: &[u8] = b"chains";
+/// The same of how far the tree's cleaning has got.
+const CLEANING_NAME: &[u8] = b"tree";
+
+/// How far the cleaning of chains has got (CH4 noted-as-the-tree's).
+#[derive(Clone, Copy, Debug)]
+struct Cleaned {
+    /// The newest epoch of the ranges that are to be forgotten.
+    until: LogEpoch,
+    /// The first chains, which are clean.
+    chains: u64,
+    /// Steps since that was noted.
+    unnoted: usize,
 }
 
 impl<M: Pmem> fmt::Debug for Table<M> {
@@ -115,7 +138,8 @@ impl<M: Pmem> Table<M> {
         &self.tree.pool
     }
 
-    /// Opens the table of a pool, or makes an empty one. O(log n), whatever it holds.
+    /// Opens the table of a pool, or makes an empty one. O(log n), whatever it holds, unless the
+    /// pool is crowded with void ranges: then it is cleaned up first, in O(pool).
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {
         let bytes = pool.shape().node_bytes;
         let slots = (SLOTS_MIN..=SLOTS_MAX).rfind(|slots| node_bytes(*slots) == bytes);
@@ -127,8 +151,16 @@ impl<M: Pmem> Table<M> {
             directory,
             keys: 0,
             patient_to: 0,
-            cleaned: 0,
+            cleaning: None,
+            noted_every: CLEANED_BETWEEN_NOTES,
         };
+        if table.tree.pool.is_crowded() {
+            if !canary::has(Fault::ForgottenUncleaned) {
+                (0..table.directory.count()).for_each(|index| table.clean_chain(index));
+                table.directory.clean();
+            }
+            table.tree.clean_at_once()?;
+        }
         if table.directory.count() == 0 {
             table.tree.begin()?;
             table.grow()?;
@@ -215,37 +247,123 @@ impl<M: Pmem> Table<M> {
             self.directory.shared.reopen();
             return result;
         }
-        (self.cleaned, self.patient_to) = (0, 0);
+        (self.cleaning, self.patient_to) = (None, 0);
         self.keys = self.estimate();
         Ok(())
     }
 
     /// Cleans up after crashes and rollbacks: up to `steps` chains, or chunks of the pool. Whether
-    /// more is to be done; the next commit after the last step ends it.
+    /// more is to be done; the next commit after the last step ends it. It goes on after a crash
+    /// where it was some commits before.
     pub fn clean(&mut self, steps: usize) -> Result<bool, Error> {
-        if self.tree.pool.voids().is_empty() {
-            self.cleaned = 0;
+        let Some(mut cleaned) = self.cleaning()? else {
             return Ok(false);
-        }
+        };
         let count = self.directory.count();
-        if self.cleaned >= count {
+        let are_clean = cleaned.chains >= count;
+        if are_clean {
             // What is void of the table is gone: the tree and the pool may forget (CG2 all-views).
-            return self.tree.clean(steps);
+            self.tree.resume_cleaning(CLEANING_NAME)?;
+            let goes_on = self.tree.clean_until(cleaned.until, steps)?;
+            if !goes_on {
+                self.cleaning = Some(cleaned);
+                return Ok(false);
+            }
+        } else {
+            let until = count.min(cleaned.chains + steps as u64);
+            for index in cleaned.chains..until {
+                self.clean_chain(index);
+            }
+            cleaned.chains = until;
+            if until == count {
+                self.directory.clean();
+            }
         }
+        cleaned.unnoted += steps;
+        if cleaned.unnoted >= self.noted_every {
+            cleaned.unnoted = 0;
+            if are_clean {
+                self.tree.note_cleaning(CLEANING_NAME)?;
+            } else {
+                self.note_cleaned(cleaned)?;
+            }
+        }
+        self.cleaning = Some(cleaned);
+        Ok(true)
+    }
+
+    /// How far cleaning has got: as it is known, or noted, or not at all; none if nothing is void.
+    fn cleaning(&self) -> Result<Option<Cleaned>, Error> {
+        let voids = self.tree.pool.voids();
+        let [Some(oldest), Some(newest)] = [voids.first(), voids.last()] else {
+            return Ok(None);
+        };
+        let is_current = |cleaned: &Cleaned| oldest.last <= cleaned.until;
+        if let Some(cleaned) = self.cleaning.filter(is_current) {
+            return Ok(Some(cleaned));
+        }
+        let noted = self.tree.get(CLEANED_NAME)?.map(<[u8]>::as_chunks);
+        let noted = match noted {
+            Some(([until, chains], [])) => Some(Cleaned {
+                until: LogEpoch(u64::from_le_bytes(*until)),
+                chains: u64::from_le_bytes(*chains),
+                unnoted: 0,
+            }),
+            _ => None,
+        };
+        Ok(Some(noted.filter(is_current).unwrap_or(Cleaned {
+            until: newest.last,
+            chains: 0,
+            unnoted: 0,
+        })))
+    }
+
+    /// Notes how many chains are clean, if there is room.
+    fn note_cleaned(&mut self, cleaned: Cleaned) -> Result<(), Error> {
+        let ahead = u64::from(canary::has(Fault::NotedAhead)) * self.directory.count();
+        let words = [cleaned.until.0, cleaned.chains.max(ahead)];
+        let note: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        match self.tree.put_in_reserve(CLEANED_NAME, &note) {
+            Ok(()) | Err(Error::Full(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Cleans the buckets of a chain that some view may come to.
+    fn clean_chain(&self, index: u64) {
         let _window = Writes::new(self.tree.pool.memory());
         let needs = self.tree.needs();
-        for index in self.cleaned..count.min(self.cleaned + steps as u64) {
+        let mut buckets = vec![self.directory.head(index)];
+        while let Some(bucket) = buckets.pop() {
+            buckets.extend(bucket.links_needed(&needs));
+            bucket.clean();
+        }
+    }
+
+    /// Notes every step of cleaning from now on; whether it will go on from a note.
+    #[cfg(test)]
+    pub(crate) fn note_often(&mut self) -> bool {
+        self.noted_every = 1;
+        let has_begun = self.cleaning.is_some() || self.tree.cleaning.is_some();
+        let noted = self.cleaning().expect("nothing is damaged");
+        !has_begun && noted.is_some_and(|noted| noted.chains > 0)
+    }
+
+    /// Whether a bucket that some view may come to has an epoch for which this is so.
+    #[cfg(test)]
+    pub(crate) fn has_epoch(&self, is_one: impl Fn(u64) -> bool) -> bool {
+        let needs = self.tree.needs();
+        (0..self.directory.count()).any(|index| {
             let mut buckets = vec![self.directory.head(index)];
             while let Some(bucket) = buckets.pop() {
+                let spans = (0..self.directory.slots).map(|slot| bucket.span(slot));
+                if { spans }.any(|span| is_one(span.start) || is_one(span.end)) {
+                    return true;
+                }
                 buckets.extend(bucket.links_needed(&needs));
-                bucket.clean();
             }
-            self.cleaned = index + 1;
-        }
-        if self.cleaned >= count {
-            self.directory.clean();
-        }
-        Ok(true)
+            false
+        })
     }
 
     /// Closes the pool in peace: the next opening has nothing to take back.

@@ -22,6 +22,10 @@
 //! - **PL4 one-commit** An epoch is committed by one word, after everything it flushed
 //!   (PM4 commit-last).
 //!
+//! - **PL5 crowded** A pool whose header has no room for the range of an opening knows it only in
+//!   memory: the committed epoch and the mark still say it. No epoch begins until the ranges are
+//!   forgotten, so the next opening finds what this one did.
+//!
 //! Opening changes nothing where there is nothing to take back, so that a crash in it, or a second
 //! opening, finds what the first one found.
 
@@ -84,7 +88,7 @@ impl Shape {
 /// A pool in some memory.
 pub struct Pool<M> {
     memory: M,
-    /// The newest header that is durable.
+    /// The newest header that is durable; of a crowded pool, with the range that is not (PL5).
     header: Mutex<Header>,
     voids: Voids,
     committed: AtomicU64,
@@ -141,7 +145,8 @@ impl<M: Pmem> Pool<M> {
         Self::open(memory, shape.node_bytes)
     }
 
-    /// Opens the pool that the memory holds, and takes back what was not committed (PL2).
+    /// Opens the pool that the memory holds, and takes back what was not committed (PL2). If it is
+    /// crowded ([`Pool::is_crowded`]), it is to be cleaned up first.
     pub fn open(memory: M, node_bytes: u32) -> Result<Self, PoolError> {
         check_size(memory.bytes())?;
         let header = Header::read(&memory, memory.load(GENERATION_AT))?;
@@ -178,12 +183,30 @@ impl<M: Pmem> Pool<M> {
         };
         pool.know(generation)?;
         if committed < mark {
-            pool.add_void(VoidRange {
+            pool.take_back(VoidRange {
                 first: committed.next(),
                 last: mark,
             })?;
         }
         Ok(pool)
+    }
+
+    /// Makes the range of an opening void (PL2), or notes that there is no room for it (PL5).
+    fn take_back(&self, range: VoidRange) -> Result<(), PoolError> {
+        let added = self.add_void(range);
+        if matches!(added, Err(PoolError::TooManyVoids { .. })) {
+            let mut header = lock(&self.header);
+            header.voids = joined(&header.voids, range);
+            self.voids.replace(&header.voids);
+            return Ok(());
+        }
+        added
+    }
+
+    /// Whether there are more void ranges than the header has room for: no epoch begins until they
+    /// are forgotten (PL5 crowded).
+    pub fn is_crowded(&self) -> bool {
+        lock(&self.header).voids.len() > VOID_RANGES_MAX
     }
 
     /// The memory it lies in.
@@ -243,9 +266,13 @@ impl<M: Pmem> Pool<M> {
             return Ok(());
         }
         assert!(!self.is_void(epoch), "epoch {epoch} is void (PL2)");
-        let _one = lock(&self.header);
+        let header = lock(&self.header);
         if epoch.0 <= self.mark.load(Ordering::Relaxed) {
             return Ok(());
+        }
+        let ranges = header.voids.len();
+        if ranges > VOID_RANGES_MAX {
+            return Err(PoolError::TooManyVoids { ranges });
         }
         let last = (1 << EPOCH_BITS) - 1;
         if epoch.0 > last {

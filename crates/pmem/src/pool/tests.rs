@@ -146,21 +146,40 @@ fn a_rollback_makes_void_what_came_after_and_swallows_older_ranges() {
     assert_eq!(seen(&again, 1..=9), 2);
 }
 
+/// A pool that was opened as often as its header has room for, and once more.
 #[test]
-fn void_ranges_have_a_bound() {
+fn a_crowded_pool_begins_nothing_until_it_forgets() {
     let mut words = some_pool();
-    let error = loop {
-        match open(words.clone()) {
-            Ok(pool) => {
-                let epoch = pool.first_epoch();
-                pool.begin(epoch).unwrap();
-                pool.commit(epoch).unwrap();
-                words = pool.memory().words();
-            }
-            Err(error) => break error,
+    let pool = loop {
+        let pool = open(words.clone()).unwrap();
+        if pool.is_crowded() {
+            break pool;
         }
+        let epoch = pool.first_epoch();
+        pool.begin(epoch).unwrap();
+        pool.commit(epoch).unwrap();
+        words = pool.memory().words();
     };
-    assert!(matches!(error, PoolError::TooManyVoids { ranges } if ranges == VOID_RANGES_MAX));
+    let (voids, first) = (pool.voids(), pool.first_epoch());
+    assert_eq!(voids.len(), VOID_RANGES_MAX + 1);
+    for range in &voids {
+        assert!(pool.is_void(range.first) && pool.is_void(range.last));
+        assert!(!pool.is_void(range.last.next()));
+    }
+    let refused = pool.begin(first).unwrap_err();
+    let ranges = VOID_RANGES_MAX + 1;
+    assert!(matches!(refused, PoolError::TooManyVoids { ranges: found } if found == ranges));
+    // PL5: nothing was stored, and the next opening finds the same.
+    assert_eq!(pool.memory().words(), words);
+    let again = open(words).unwrap();
+    assert_eq!(again.voids(), voids);
+    again.forget_voids(voids[0].last).unwrap();
+    assert!(!again.is_crowded());
+    again.begin(first).unwrap();
+    again.commit(first).unwrap();
+    let last = open(again.memory().words()).unwrap();
+    assert!(last.is_crowded(), "there was room for one");
+    assert_eq!(last.voids()[..VOID_RANGES_MAX], voids[1..]);
 }
 
 #[test]

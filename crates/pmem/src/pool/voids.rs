@@ -27,7 +27,8 @@ impl Voids {
         let voids = Self {
             count: AtomicUsize::new(0),
             last: AtomicU64::new(0),
-            ranges: (0..VOID_RANGES_MAX).map(|_| Default::default()).collect(),
+            // One more than a header has (PL5 crowded).
+            ranges: (0..=VOID_RANGES_MAX).map(|_| Default::default()).collect(),
         };
         voids.replace(ranges);
         voids
