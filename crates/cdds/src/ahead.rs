@@ -19,8 +19,10 @@ pub(crate) struct Spot {
     /// The key's first words.
     words: [u64; 4],
     frame: FramePlace,
-    leaf: Offset,
+    pub(crate) leaf: Offset,
     pub(crate) fingerprint: u8,
+    /// Most likely its record; anything, if somebody changed the leaf meanwhile.
+    pub(crate) record: Offset,
 }
 
 impl<M: Pmem> Shared<M> {
@@ -40,15 +42,16 @@ impl<M: Pmem> Shared<M> {
                 frame,
                 leaf: Offset::NONE,
                 fingerprint: fingerprint_of(key),
+                record: Offset::NONE,
             })
         }));
         for (key, place) in keys.clone().zip(spots.iter_mut()) {
             *place = place.and_then(|spot| self.find_leaf(key, spot));
         }
-        for (key, spot) in keys.zip(spots.iter()) {
+        for (key, spot) in keys.zip(spots) {
             if let Some(spot) = spot {
                 let leaf = Node::at(&self.pool, spot.leaf, self.slots);
-                leaf.prefetch_alike(key, spot.fingerprint);
+                spot.record = leaf.prefetch_alike(key, spot.fingerprint);
             }
         }
     }

@@ -23,13 +23,15 @@
 //!   which another thread may make, has only its own fence (PM2 fence-orders).
 //! - **CX5 shown-between** Readers wait for the latch only while it is marked: from the first store
 //!   to the leaf to the last one. Who holds it may look at the tree as a reader before and after.
+//! - **CX6 begun-by-any** The first change of an epoch may be one of a leaf, if the epoch is marked
+//!   already (PL1 marked-first): nothing but the flag that it has begun is stored before it.
 
 use pando_pmem::{Offset, Pmem, Purpose, Writes};
 use pando_sync::LogEpoch;
 
 use crate::ahead::Spot;
 use crate::latch::Latched;
-use crate::node::{Entry, Found, Node, View, fingerprint_of};
+use crate::node::{Entry, Found, Node, View, fingerprint_of, prefetch_slots};
 use crate::record::{self, Record};
 use crate::shared::{Look, whole};
 use crate::tree::{Error, Tree};
@@ -50,14 +52,27 @@ pub(crate) struct Leaf<'t, M> {
     latch: Latched<'t>,
     /// That of the key.
     fingerprint: u8,
+    /// Whether a change was expected ([`Tree::expect_change`]).
+    is_expected: bool,
     /// Where the key is, and its record as it was found.
     found: Option<(Found, Record<'t>)>,
 }
 
 impl<M: Pmem> Tree<M> {
-    /// Whether the open epoch has begun and is at least this one, so that leaves can be changed.
+    /// Whether the open epoch has begun or may (CX6 begun-by-any), and is at least this one, so that
+    /// leaves can be changed.
     pub(crate) fn is_open_at(&self, epoch: LogEpoch) -> bool {
-        self.has_begun() && epoch <= self.open
+        epoch <= self.open && self.pool.is_marked(self.open)
+    }
+
+    /// Asks for what a change of a key whose way was found ahead will need beside what a look-up
+    /// needs: where its record is freed, and further slots of its leaf.
+    #[inline]
+    pub(crate) fn expect_change(&self, spot: &Spot) {
+        if !spot.record.is_none() {
+            self.allocator.expect_free(spot.record);
+        }
+        prefetch_slots(&self.pool, (spot.leaf, self.slots), spot.fingerprint);
     }
 
     /// Latches the leaf of a key, where its spot says if it has one, and looks for it; none in an
@@ -82,6 +97,7 @@ impl<M: Pmem> Tree<M> {
             tree: self,
             node,
             fingerprint,
+            is_expected: spot.is_some(),
             found: node.find_with(key, fingerprint, View::PRESENT),
             latch,
         }))
@@ -108,9 +124,10 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         let Some(slot) = slot else {
             return Ok(Done::NeedsTree);
         };
-        if let Some(found) = there {
+        if let Some(found) = there.filter(|_| !self.is_expected) {
             tree.allocator.expect_free(found.entry.record);
         }
+        tree.note_begun();
         let _window = Writes::new(tree.pool.memory());
         let take = |bytes| {
             tree.allocator
@@ -149,6 +166,7 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         if left < least && root.is_none_or(|root| root.at != self.node.at) {
             return Done::NeedsTree;
         }
+        tree.note_begun();
         let _window = Writes::new(tree.pool.memory());
         tree.allocator.expect_free(found.entry.record);
         self.latch.mark();

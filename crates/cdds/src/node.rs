@@ -235,12 +235,27 @@ fn fingerprint_at(slot: u64) -> (u64, u32) {
     )
 }
 
+/// Slots from its home on in which most keys are.
+const NEAR_SLOTS: u64 = 3;
+
+/// Slots behind those, among which most often one is free.
+const FURTHER_SLOTS: u64 = 4;
+
 /// Asks for the lines that a look-up of a key with this fingerprint reads first in a leaf.
 pub(crate) fn prefetch_leaf<M: Pmem>(pool: &Pool<M>, (at, slots): (Offset, u64), fingerprint: u8) {
     let home = header_bytes(slots) + home_of(fingerprint, slots) * slot_bytes(0);
+    let near = NEAR_SLOTS * slot_bytes(0);
     pool.memory().prefetch(at, 2 * WORD_BYTES as usize);
-    pool.memory()
-        .prefetch(at.plus(home), slot_bytes(0) as usize);
+    pool.memory().prefetch(at.plus(home), near as usize);
+}
+
+/// The same for the slots where such a key is put, if those are taken.
+#[inline]
+pub(crate) fn prefetch_slots<M: Pmem>(pool: &Pool<M>, (at, slots): (Offset, u64), fingerprint: u8) {
+    let first = home_of(fingerprint, slots) + NEAR_SLOTS;
+    let further = at.plus(header_bytes(slots) + first * slot_bytes(0));
+    let bytes = FURTHER_SLOTS * slot_bytes(0);
+    pool.memory().prefetch(further, bytes as usize);
 }
 
 /// See [`Node::alike`].
@@ -512,16 +527,19 @@ impl<'p, M: Pmem> Node<'p, M> {
         })
     }
 
-    /// Asks for the record that [`Self::find_with`] will most likely read first.
-    pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) {
+    /// Asks for the record that [`Self::find_with`] will most likely read first; where it is.
+    pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) -> Offset {
         let (prefix, memory) = (prefix_of(key), self.pool.memory());
         for slot in self.alike(fingerprint) {
             let words = memory.row(self.slot_at(slot), 4);
             // Most of what has ended is somewhere else, and most often the first one is it.
             if words.load(1) == 0 && words.load(2) == prefix {
-                return memory.prefetch(Offset::new(words.load(3)), 2 * LINE_BYTES as usize);
+                let record = Offset::new(words.load(3));
+                memory.prefetch(record, 2 * LINE_BYTES as usize);
+                return record;
             }
         }
+        Offset::NONE
     }
 
     /// The slots of a leaf with this fingerprint (CN4 fingerprinted), those near its home first.

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool, PoolError, Writes};
 use pando_sync::LogEpoch;
 use pando_sync::epoch::ReclaimEpoch;
+use pando_sync::shim::{AtomicBool, Ordering};
 use thiserror::Error;
 
 use crate::canary::{self, Fault};
@@ -147,8 +148,8 @@ pub struct Tree<M> {
     horizons: VecDeque<(LogEpoch, ReclaimEpoch)>,
     /// The open epoch.
     pub(crate) open: LogEpoch,
-    /// Whether it has stored anything.
-    has_begun: bool,
+    /// Whether it has stored anything. Set by who has the tree, shared or for itself (CX1).
+    has_begun: AtomicBool,
     /// Epochs of snapshots, oldest first.
     pub(crate) retained: Vec<LogEpoch>,
     /// Those that last, with their root words.
@@ -203,7 +204,7 @@ impl<M: Pmem> Tree<M> {
             allocator,
             slots,
             open,
-            has_begun: false,
+            has_begun: AtomicBool::new(false),
             retained: Vec::new(),
             words: Vec::new(),
             held: Vec::new(),
@@ -274,16 +275,26 @@ impl<M: Pmem> Tree<M> {
 
     /// Before the first store of an epoch.
     pub(crate) fn begin(&mut self) -> Result<(), Error> {
-        if !self.has_begun {
+        if !self.has_begun() {
             self.pool.begin(self.open)?;
-            self.has_begun = true;
+            self.note_begun();
         }
         Ok(())
     }
 
     /// Whether the open epoch may store.
     pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun
+        // Relaxed: the lock around the tree orders it and the commit that asks.
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Before a store in the open epoch, which may begin.
+    #[inline]
+    pub(crate) fn note_begun(&self) {
+        debug_assert!(self.pool.is_marked(self.open), "PL1 marked-first");
+        if !self.has_begun() {
+            self.has_begun.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Lets what changes from now on belong to `epoch`, if that is later than the open one: several
@@ -291,7 +302,7 @@ impl<M: Pmem> Tree<M> {
     pub(crate) fn advance(&mut self, epoch: LogEpoch) -> Result<(), Error> {
         if epoch > self.open {
             self.open = epoch;
-            if self.has_begun {
+            if self.has_begun() {
                 self.pool.begin(epoch)?;
             }
         }
@@ -352,7 +363,7 @@ impl<M: Pmem> Tree<M> {
     /// Within a group (CB2 no-commit-within).
     pub fn commit(&mut self) -> Result<LogEpoch, Error> {
         assert!(self.group.is_none(), "CB2: a group ends first");
-        if !self.has_begun {
+        if !self.has_begun() {
             self.end_cleaning()?;
             return Ok(self.pool.committed());
         }
@@ -360,7 +371,7 @@ impl<M: Pmem> Tree<M> {
         self.pool.commit(self.open)?;
         let committed = self.open;
         self.open = committed.next();
-        self.has_begun = false;
+        self.has_begun.store(false, Ordering::Relaxed);
         self.settle_horizon();
         self.end_cleaning()?;
         Ok(committed)
@@ -454,7 +465,7 @@ impl<M: Pmem> Tree<M> {
         self.allocator.forget();
         self.shared.reopen();
         self.open = open?;
-        self.has_begun = false;
+        self.has_begun.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -53,6 +53,10 @@ impl Pmem for Unflushed {
         self.0.expect_writes(at, length);
     }
 
+    fn flushes(&self) -> bool {
+        false
+    }
+
     #[inline]
     fn flush(&self, _at: Offset, _length: usize) {}
 

@@ -78,6 +78,12 @@ pub trait Pmem: Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether a flush does anything: where it does not, nobody remembers what is to be flushed.
+    #[inline]
+    fn flushes(&self) -> bool {
+        true
+    }
+
     /// Sends the lines of a range on their way to memory.
     fn flush(&self, at: Offset, length: usize);
 

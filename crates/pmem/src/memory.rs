@@ -106,6 +106,10 @@ impl Pmem for Memory {
         self.lets_readers_write.then(|| self.region.halves(at))
     }
 
+    fn flushes(&self) -> bool {
+        either!(self, memory => memory.flushes())
+    }
+
     #[inline]
     fn flush(&self, at: Offset, length: usize) {
         either!(self, memory => memory.flush(at, length));

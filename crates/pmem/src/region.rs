@@ -132,9 +132,13 @@ impl Region {
     /// Writes from the beginning of a word on; the rest of the last word becomes 0.
     pub(crate) fn write(&self, at: Offset, bytes: &[u8]) {
         let words = self.words(at, bytes.len().div_ceil(WORD_BYTES as usize));
-        for (word, bytes) in words.iter().zip(bytes.chunks(WORD_BYTES as usize)) {
+        let (whole, rest) = bytes.as_chunks();
+        for (word, bytes) in words.iter().zip(whole) {
             // Relaxed: whoever publishes the space releases it.
-            word.store(u64::from_ne_bytes(padded(bytes)), Ordering::Relaxed);
+            word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if let Some(last) = words.get(whole.len()) {
+            last.store(u64::from_ne_bytes(padded(rest)), Ordering::Relaxed);
         }
     }
 

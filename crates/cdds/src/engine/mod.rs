@@ -44,7 +44,7 @@
 //!   leaf's latch (CX2 leaf-latched), under which it looks, decides, draws its version and tells
 //!   its hook: the updates of a key are told in their order. What needs more than one leaf gives
 //!   both up and begins anew with `state` for itself: a split, a merge, a deadline that changes, a
-//!   full pool, the first change of an epoch.
+//!   full pool, the first change of an epoch of the clock without a commit before it.
 //! - **CE8 whole-or-nothing** When an update of a group (`group.rs`) has found no room, the end of
 //!   the group takes all of them back: keys, their versions, listed deadlines, counts, what is
 //!   remembered of removed keys, and notes.

@@ -120,15 +120,18 @@ struct Warmed {
 }
 
 impl Warmed {
-    /// The spot that the next command asks for, if it is that of the key in this place.
+    /// The spot that the next command asks for, if it is that of the key in this place; and the one
+    /// behind it, which most likely is asked for then.
     #[inline]
-    fn take(&mut self, place: &[u8]) -> Option<&Spot> {
+    fn take(&mut self, place: &[u8]) -> Option<(&Spot, Option<&Spot>)> {
         let index = self.next.take()?;
         let from = index
             .checked_sub(1)
             .map_or(Some(&0), |before| self.ends.get(before));
         let warmed = &self.places[*from?..*self.ends.get(index)?];
-        self.spots[index].as_ref().filter(|_| warmed == place)
+        let spot = self.spots[index].as_ref().filter(|_| warmed == place)?;
+        let behind = self.spots.get(index + 1).and_then(Option::as_ref);
+        Some((spot, behind))
     }
 }
 
@@ -188,7 +191,7 @@ impl Point for CddsSession {
             return read(None);
         }
         write_place(&mut self.place, key.tree, key.bytes);
-        let spot = self.warmed.take(&self.place);
+        let spot = self.warmed.take(&self.place).map(|(spot, _)| spot);
         let show = |record: Option<Record<'_>>| show_record(record, read);
         sound(self.reader.show_ahead(&self.place, spot, show))
     }

@@ -23,11 +23,11 @@ pub(super) enum Change {
 
 impl Cdds {
     /// Updates a key whose leaf is all that changes; `Err` if more does, and nothing has happened.
-    /// `stored` is where the value is put together.
+    /// `stored` is where the value is put together; behind the key's spot is that of the next one.
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
         (key, place): (Key<'_>, &[u8]),
-        spot: Option<&Spot>,
+        spots: Option<(&Spot, Option<&Spot>)>,
         stored: &mut Vec<u8>,
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
@@ -37,6 +37,10 @@ impl Cdds {
         if !state.is_live(key.tree) || !state.tree.is_open_at(clock.current()) {
             return Err(NeedsTree);
         }
+        if let Some((_, Some(next))) = spots {
+            state.tree.expect_change(next);
+        }
+        let spot = spots.map(|(spot, _)| spot);
         let mut leaf = sound(state.tree.latch(place, spot)).ok_or(NeedsTree)?;
         let record = sound(leaf.record());
         let listed_at = record.map(|record| deadlines_of(record.value()));

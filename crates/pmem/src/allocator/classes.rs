@@ -66,8 +66,8 @@ impl Classes {
         self.slabs[class].block_bytes
     }
 
-    pub(super) fn slab(&self, class: usize) -> Slab {
-        self.slabs[class]
+    pub(super) fn slab(&self, class: usize) -> &Slab {
+        &self.slabs[class]
     }
 
     /// The class of the slabs that a descriptor with this word has.

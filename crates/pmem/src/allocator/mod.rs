@@ -119,6 +119,8 @@ pub struct Allocator<M> {
     chunk_bytes: u64,
     /// The same, a power of two.
     chunk_shift: u32,
+    /// Whether the memory flushes anything (PA2).
+    flushes: bool,
     first_chunk: Offset,
     /// The epoch that was written last, with its checksum.
     last_sealed: AtomicU64,
@@ -166,6 +168,7 @@ impl<M: Pmem> Allocator<M> {
             first_chunk: Offset::new(first_chunk),
             chunk_bytes,
             chunk_shift: chunk_bytes.trailing_zeros(),
+            flushes: pool.memory().flushes(),
             last_sealed: AtomicU64::new(sealed(LogEpoch::NONE)),
             classes,
             pool,
@@ -226,7 +229,8 @@ impl<M: Pmem> Allocator<M> {
     /// When no block that is taken begins there.
     pub fn free(&self, at: Offset, epoch: LogEpoch) {
         let chunk = self.chunk_of(at);
-        let (record, of_slab) = self.record_at(chunk, at);
+        let found = self.record_at(chunk, at);
+        let (record, of_slab) = found.unwrap_or_else(|| panic!("no block begins at {at}"));
         // One that is damaged is handed out to nobody once it is freed, either.
         let is_taken =
             record.seems_taken(&self.pool) || record.judge(&self.pool) == BlockState::Taken;
@@ -239,10 +243,14 @@ impl<M: Pmem> Allocator<M> {
         };
         {
             let mut unsettled = lock(&self.unsettled);
-            unsettled.soil(record.0);
+            if self.flushes {
+                unsettled.soil(record.0);
+            }
             unsettled.freed.free(&self.tally, bytes, epoch);
+            // Under the lock: without one instruction that locks its line.
+            let frees = self.frees.load(Ordering::Relaxed);
+            self.frees.store(frees + 1, Ordering::Relaxed);
         }
-        self.frees.fetch_add(1, Ordering::Relaxed);
         match of_slab {
             None => lock(&self.supply).free_span(chunk, epoch),
             Some((class, slab)) => {
@@ -257,16 +265,22 @@ impl<M: Pmem> Allocator<M> {
         }
     }
 
-    /// Asks for what [`Allocator::free`] of this block will read, without waiting for it.
+    /// Asks for what [`Allocator::free`] of a block there will read, without waiting for it. Does
+    /// nothing if none can be there.
+    #[inline]
     pub fn expect_free(&self, at: Offset) {
-        let (record, _) = self.record_at(self.chunk_of(at), at);
-        self.pool.memory().row(record.0, 2).prefetch();
+        let chunk = self.chunk_around(at);
+        let found = chunk.and_then(|chunk| self.record_at(chunk, at));
+        if let Some((record, _)) = found {
+            self.pool.memory().row(record.0, 2).prefetch();
+        }
     }
 
     /// What has become of the block that begins there, and its bytes.
     pub fn state(&self, at: Offset) -> (BlockState, u64) {
         let chunk = self.chunk_of(at);
-        let (record, of_slab) = self.record_at(chunk, at);
+        let found = self.record_at(chunk, at);
+        let (record, of_slab) = found.unwrap_or_else(|| panic!("no block begins at {at}"));
         let bytes = match of_slab {
             Some((_, slab)) => slab.block_bytes,
             None => self.span_bytes(chunk),
@@ -277,6 +291,9 @@ impl<M: Pmem> Allocator<M> {
     /// Sends what changed of records and chunks on its way to memory. Called before every commit,
     /// by the thread that commits (PA2).
     pub fn settle(&self) {
+        if !self.flushes {
+            return;
+        }
         let mut lines = mem::take(&mut lock(&self.unsettled).lines);
         lines.sort_unstable();
         lines.dedup();
@@ -336,8 +353,11 @@ impl<M: Pmem> Allocator<M> {
     }
 
     /// Notes that a line has to be flushed.
+    #[inline]
     fn soil_line(&self, at: Offset) {
-        lock(&self.unsettled).soil(at);
+        if self.flushes {
+            lock(&self.unsettled).soil(at);
+        }
     }
 
     /// Gets free blocks into an empty hand; whether there are any.
@@ -493,7 +513,7 @@ impl<M: Pmem> Allocator<M> {
         self.classes.exactly(bytes).expect("a size of blocks")
     }
 
-    fn slab(&self, class: usize) -> Slab {
+    fn slab(&self, class: usize) -> &Slab {
         self.classes.slab(class)
     }
 
@@ -502,11 +522,15 @@ impl<M: Pmem> Allocator<M> {
     }
 
     fn chunk_of(&self, at: Offset) -> u64 {
-        let chunk = at.get().checked_sub(self.first_chunk.get());
-        let chunk = chunk.map(|bytes| bytes >> self.chunk_shift);
-        chunk
-            .filter(|chunk| *chunk < self.freed.len() as u64)
-            .unwrap_or_else(|| panic!("no block begins at {at}"))
+        let chunk = self.chunk_around(at);
+        chunk.unwrap_or_else(|| panic!("no block begins at {at}"))
+    }
+
+    #[inline]
+    fn chunk_around(&self, at: Offset) -> Option<u64> {
+        let bytes = at.get().checked_sub(self.first_chunk.get())?;
+        let chunk = bytes >> self.chunk_shift;
+        (chunk < self.freed.len() as u64).then_some(chunk)
     }
 
     /// The record and position of a slab's block.
@@ -517,25 +541,23 @@ impl<M: Pmem> Allocator<M> {
         (Record::of_block(start, index), block)
     }
 
-    /// The record of the block that begins there, and the slab it lies in, if it is no span.
-    fn record_at(&self, chunk: u64, at: Offset) -> (Record, Option<(usize, Slab)>) {
-        let within = at.get() - self.chunk_at(chunk).get();
-        match self.use_of(chunk) {
-            Use::Slab(bytes) => {
-                let class = self.class_of(bytes);
-                let slab = self.slab(class);
-                let index = within.checked_sub(slab.blocks_at).and_then(|from_first| {
-                    // A chunk has fewer bytes: 32 bits are divided in half the time.
-                    let index = u64::from(from_first as u32 / slab.block_bytes as u32);
-                    (index < slab.blocks && index * slab.block_bytes == from_first).then_some(index)
-                });
-                let index = index.unwrap_or_else(|| panic!("no block begins at {at}"));
-                let record = Record::of_block(self.chunk_at(chunk), index);
-                (record, Some((class, slab)))
-            }
-            Use::Span(_) if within == 0 => (Record::of_span(chunk), None),
-            _ => panic!("no block begins at {at}"),
-        }
+    /// The record of the block that begins there, and the slab it lies in, if it is no span; none
+    /// if no block begins there.
+    #[inline]
+    fn record_at(&self, chunk: u64, at: Offset) -> Option<(Record, Option<(usize, &Slab)>)> {
+        let start = self.chunk_at(chunk);
+        let within = at.get() - start.get();
+        let word = self.pool.memory().load(descriptor_at(chunk));
+        let Some(class) = self.classes.described(word) else {
+            let is_span = within == 0 && matches!(self.use_of(chunk), Use::Span(_));
+            return is_span.then(|| (Record::of_span(chunk), None));
+        };
+        let slab = self.classes.slab(class);
+        let from_first = within.checked_sub(slab.blocks_at)?;
+        // A chunk has fewer bytes: 32 bits are divided in half the time.
+        let index = u64::from(from_first as u32 / slab.block_bytes as u32);
+        let is_one = index < slab.blocks && index * slab.block_bytes == from_first;
+        is_one.then(|| (Record::of_block(start, index), Some((class, slab))))
     }
 
     /// Another size, unless somebody works on it: two of them are never waited for.
@@ -545,6 +567,6 @@ impl<M: Pmem> Allocator<M> {
 }
 
 /// How many freed blocks make it pay to look through a chunk's records.
-fn worth_a_look(slab: Slab) -> u32 {
+fn worth_a_look(slab: &Slab) -> u32 {
     (slab.blocks as u32 / 8).max(1)
 }

@@ -46,6 +46,11 @@ impl Tally {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Only who has [`Freed`], and so a lock, changes it.
+    fn set_waiting(&self, bytes: u64) {
+        self.waiting.store(bytes, Ordering::Relaxed);
+    }
+
     pub(super) fn take(&self, bytes: u64) {
         self.taken.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -63,7 +68,7 @@ impl Freed {
     }
 
     fn wait(&mut self, tally: &Tally, bytes: u64, epoch: LogEpoch) {
-        tally.waiting.fetch_add(bytes, Ordering::Relaxed);
+        tally.set_waiting(tally.waiting() + bytes);
         let full = self.0.len() == SUMS_MAX;
         match self.0.back_mut() {
             Some((last, sum)) if *last >= epoch || full => {
@@ -80,7 +85,7 @@ impl Freed {
             if *epoch > horizon {
                 break;
             }
-            tally.waiting.fetch_sub(*bytes, Ordering::Relaxed);
+            tally.set_waiting(tally.waiting() - *bytes);
             self.0.pop_front();
         }
     }
@@ -88,7 +93,7 @@ impl Freed {
     /// Begins with what was taken, and what was waiting at the end of an epoch.
     pub(super) fn recall(&mut self, tally: &Tally, taken: u64, waiting: (u64, LogEpoch)) {
         tally.taken.store(taken, Ordering::Relaxed);
-        tally.waiting.store(0, Ordering::Relaxed);
+        tally.set_waiting(0);
         self.0.clear();
         if waiting.0 > 0 {
             self.wait(tally, waiting.0, waiting.1);

@@ -282,6 +282,11 @@ impl Pmem for Mapped {
     }
 
     #[inline]
+    fn flushes(&self) -> bool {
+        !matches!(self.flush, Flush::Nothing | Flush::Never)
+    }
+
+    #[inline]
     fn flush(&self, at: Offset, length: usize) {
         let start = self.region.pointer(at, length);
         // SAFETY: the range lies in the region, which is mapped; the instruction was detected.

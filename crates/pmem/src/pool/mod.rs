@@ -258,16 +258,23 @@ impl<M: Pmem> Pool<M> {
         epoch <= self.committed() && !self.is_void(epoch)
     }
 
+    /// Whether an epoch may begin without a store (PL1).
+    #[inline]
+    pub fn is_marked(&self, epoch: LogEpoch) -> bool {
+        // Relaxed: as in `begin`.
+        epoch.0 <= self.mark.load(Ordering::Relaxed)
+    }
+
     /// Lets an epoch begin: nothing is stored in it before this returned (PL1).
     pub fn begin(&self, epoch: LogEpoch) -> Result<(), PoolError> {
         // Relaxed: whoever raised the mark holds the lock below until it is durable, and tells
         // nobody before.
-        if epoch.0 <= self.mark.load(Ordering::Relaxed) {
+        if self.is_marked(epoch) {
             return Ok(());
         }
         assert!(!self.is_void(epoch), "epoch {epoch} is void (PL2)");
         let header = lock(&self.header);
-        if epoch.0 <= self.mark.load(Ordering::Relaxed) {
+        if self.is_marked(epoch) {
             return Ok(());
         }
         let ranges = header.voids.len();
