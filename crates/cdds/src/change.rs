@@ -473,7 +473,7 @@ impl<M: Pmem> Tree<M> {
         let key = Record::at(&self.pool, entry.record).map(Record::key);
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
         let take = |bytes| self.allocator.allocate_for(work.purpose, bytes, self.open);
-        let record = record::make(&self.pool, take, (key, b""), 0)?;
+        let record = record::make_separator(&self.pool, take, key)?;
         work.taken.push(record);
         Ok(Entry::separator(key, record, child))
     }

@@ -249,7 +249,14 @@ impl<'t, M: Pmem> Walk<'t, M> {
             if !entry.record.is_none() {
                 self.blocks.add(entry.record)?;
                 let record = Record::at(&self.tree.pool, entry.record);
-                let Some(record) = record.filter(|record| record.is_whole()) else {
+                let is_one = |record: &Record<'_>| {
+                    if node.is_leaf() {
+                        record.is_whole()
+                    } else {
+                        record.is_separator()
+                    }
+                };
+                let Some(record) = record.filter(is_one) else {
                     return Err(Disorder::Keys { at });
                 };
                 let by_key = if node.is_leaf() {

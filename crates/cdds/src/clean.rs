@@ -17,7 +17,7 @@
 //! | 24 | 8 | the chunk to go on with, when all views were gone through |
 //! | 32 | | the key to go on with, else |
 //!
-//! A pool that is crowded with ranges (PL5 crowded) is cleaned up before anything else happens in it.
+//! A pool that is crowded with ranges (PL5 crowded) is cleaned up before anything else happens.
 //!
 //! So each node is visited, and looked at: an epoch that has not come yet, an entry behind the used
 //! slots or that is not found by its key, a child that is no node of the level below. What is
@@ -253,7 +253,11 @@ impl<M: Pmem> Tree<M> {
             high = next.map(|next| next.entry.record).or(high);
             node = self.child(node.level, chosen.entry.child)?;
         }
-        let high = high.map(|at| self.shared.record_at(at)).transpose()?;
+        let separator = |at| {
+            let record = Record::at(&self.pool, at).filter(|record| record.is_separator());
+            record.ok_or(Error::Damaged { at })
+        };
+        let high = high.map(separator).transpose()?;
         let next = high.map(|record| record.key().to_vec());
         if next.as_ref().is_some_and(|next| next.as_slice() <= from) {
             return Err(Error::DamagedNode { at: node.at });

@@ -48,7 +48,8 @@ impl<M: Pmem> Tree<M> {
         if at == self.shared.anchor {
             return Ok(false);
         }
-        let record = Record::at(&self.pool, at).filter(|record| record.is_whole());
+        let record = Record::at(&self.pool, at);
+        let record = record.filter(|record| record.is_whole() || record.is_separator());
         if let Some(record) = record {
             let (key, value) = (record.key().to_vec(), record.value().to_vec());
             let mark = record.mark().map_or(0, |mark| AccessMark::of(mark).get());
@@ -96,7 +97,7 @@ impl<M: Pmem> Tree<M> {
             self.allocator
                 .allocate_for(Purpose::Moving, bytes, self.open)
         };
-        let record = record::make(&self.pool, take, (key, b""), 0)?;
+        let record = record::make_separator(&self.pool, take, key)?;
         work.taken.push(record);
         let Step { node, slot } = path[path.len() - 1];
         let entry = self.node(node).entry(slot);

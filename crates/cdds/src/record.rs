@@ -3,7 +3,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | bytes of the key in 17 bits, of the value in the next 30; the access mark in the top 6 |
-//! | 8 | 4 | CRC-32C of both lengths, key and value |
+//! | 8 | 4 | CRC-32C of both lengths, key and value; of a separator with [`SEPARATOR`] |
 //! | 12 | | the key, then the value |
 //!
 //! - **CR1 unchanging** A record is written and flushed before an entry refers to it, and is not
@@ -11,6 +11,9 @@
 //!   Only the mark is, which is a hint: nothing flushes it, and no checksum has it.
 //! - **CR2 freed-with-its-pair** A record is freed in the epoch in which its pair ends, whatever
 //!   copies of the entry there are: all of them have ended by then.
+//! - **CR3 told-apart** A separator's record has another checksum than a pair's of the same bytes:
+//!   a leaf that is damaged and refers to one does not show it as its key's value. Those that an
+//!   earlier version wrote have a pair's.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,6 +39,9 @@ const _: () = assert!(
 /// Both lengths, without the mark.
 const LENGTHS: u64 = (1 << (KEY_BITS + VALUE_BITS)) - 1;
 
+/// What sets a separator's checksum apart (CR3 told-apart).
+const SEPARATOR: u32 = 0x5e9a_7a70;
+
 /// Records up to this length are put together without an allocation.
 const SHORT_BYTES: usize = 256;
 
@@ -48,8 +54,27 @@ const FLUSH: Mark = Mark("record: flush");
 pub(crate) fn make<M: Pmem>(
     pool: &Pool<M>,
     take: impl FnOnce(u64) -> Result<Offset, Full>,
+    pair: (&[u8], &[u8]),
+    mark: u8,
+) -> Result<Offset, Full> {
+    make_with(pool, take, pair, mark, 0)
+}
+
+/// The same of a separator.
+pub(crate) fn make_separator<M: Pmem>(
+    pool: &Pool<M>,
+    take: impl FnOnce(u64) -> Result<Offset, Full>,
+    key: &[u8],
+) -> Result<Offset, Full> {
+    make_with(pool, take, (key, b""), 0, SEPARATOR)
+}
+
+fn make_with<M: Pmem>(
+    pool: &Pool<M>,
+    take: impl FnOnce(u64) -> Result<Offset, Full>,
     (key, value): (&[u8], &[u8]),
     mark: u8,
+    apart: u32,
 ) -> Result<Offset, Full> {
     let length = HEADER_BYTES as usize + key.len() + value.len();
     let at = take(length as u64)?;
@@ -68,7 +93,8 @@ pub(crate) fn make<M: Pmem>(
     let (for_key, for_value) = rest.split_at_mut(key.len());
     for_key.copy_from_slice(key);
     for_value.copy_from_slice(value);
-    header[8..].copy_from_slice(&checksum(lengths, rest).to_le_bytes());
+    let check = checksum(lengths, rest) ^ apart;
+    header[8..].copy_from_slice(&check.to_le_bytes());
     let memory = pool.memory();
     memory.write(at, bytes);
     memory.mark(FLUSH);
@@ -171,8 +197,14 @@ impl<'p> Record<'p> {
         }
     }
 
-    /// Whether it is as it was written.
+    /// Whether it is as it was written, and a pair's.
     pub(crate) fn is_whole(self) -> bool {
         self.check == checksum(self.lengths, self.bytes)
+    }
+
+    /// Whether it is as it was written, and may be a separator's (CR3 told-apart).
+    pub(crate) fn is_separator(self) -> bool {
+        let of_pair = checksum(self.lengths, self.bytes);
+        self.check == of_pair ^ SEPARATOR || self.check == of_pair && self.value().is_empty()
     }
 }

@@ -29,8 +29,8 @@
 //!   to split, chains become longer, and removals need no room.
 //! - **CH4 noted-as-the-tree's** How many chains were cleaned is noted in the tree, as how far its
 //!   own cleaning has got, and holds for the same reasons (CG4 none-again, CG5 noted-with): what a
-//!   split moves to a new bucket begins there in the open epoch. The tree's cleaning begins when all
-//!   chains are clean, for the ranges that there were when theirs began.
+//!   split moves to a new bucket begins there in the open epoch. The tree's cleaning begins when
+//!   all chains are clean, for the ranges that there were when theirs began.
 //!
 //! Deliberately absent: fewer buckets again; several writers at a time; an order of keys.
 

@@ -169,7 +169,7 @@ fn a_crowded_pool_begins_nothing_until_it_forgets() {
     let refused = pool.begin(first).unwrap_err();
     let ranges = VOID_RANGES_MAX + 1;
     assert!(matches!(refused, PoolError::TooManyVoids { ranges: found } if found == ranges));
-    // PL5: nothing was stored, and the next opening finds the same.
+    // PL5 crowded: nothing was stored, and the next opening finds the same.
     assert_eq!(pool.memory().words(), words);
     let again = open(words).unwrap();
     assert_eq!(again.voids(), voids);
