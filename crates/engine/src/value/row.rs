@@ -278,6 +278,12 @@ impl<'a> RowRef<'a> {
             Ordering::Equal => {}
         }
         let name = Name::new(rest);
+        if let Some(row) = self.short() {
+            return find(self.count, |index| {
+                let (start, end) = (row.start(index) + common, row.name_end(index));
+                name.compare_to(&row.data[start..], end - start)
+            });
+        }
         let block = &self.block[self.data..];
         find(self.count, |index| {
             let (start, end) = (self.start(index) + common, self.end(2 * index).0);
@@ -400,6 +406,13 @@ impl<'a> ShortRow<'a> {
             None => 0,
             Some(before) => Self::ends(self.ends[before]).1 & usize::from(!SHORT_OUT_OF_LINE),
         }
+    }
+
+    /// Where the name of the field at `index` ends.
+    #[inline]
+    fn name_end(self, index: usize) -> usize {
+        let [low, high, ..] = self.ends[index];
+        usize::from(u16::from_le_bytes([low, high]))
     }
 
     /// Whether this is the name of the field at `index`, if there is one.

@@ -255,7 +255,18 @@ impl Subtree {
 /// The index of the child that covers `field` (DW4).
 #[inline]
 fn child_of(children: &[Child], field: &Sought<'_>) -> usize {
-    children[1..].partition_point(|child| child.separator.compare_to(field).is_le())
+    let rest = &children[1..];
+    let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
+        return 0;
+    };
+    // What all begin with is compared once (DW4 separators).
+    let equal = first.separator.equal_words(&last.separator, field);
+    match equal {
+        0 => rest.partition_point(|child| child.separator.is_at_or_below::<0>(field)),
+        1 => rest.partition_point(|child| child.separator.is_at_or_below::<1>(field)),
+        2 => rest.partition_point(|child| child.separator.is_at_or_below::<2>(field)),
+        _ => rest.partition_point(|child| child.separator.as_bytes() <= field.bytes()),
+    }
 }
 
 impl fmt::Debug for WideRow {

@@ -1,6 +1,5 @@
 //! Separators between neighbouring subtrees.
 
-use std::cmp::Ordering;
 use std::fmt;
 
 use super::{Handle, NODE_HEADER_BYTES};
@@ -57,17 +56,28 @@ impl Separator {
         }
     }
 
-    /// The order of this and a field.
+    /// Whether this is at or below a field whose first `EQUAL` words are those of this.
     #[inline]
-    pub(super) fn compare_to(&self, field: &Sought<'_>) -> Ordering {
+    pub(super) fn is_at_or_below<const EQUAL: usize>(&self, field: &Sought<'_>) -> bool {
         if let Self::Short { bytes, .. } = self {
-            for (word, sought) in words(bytes).zip(field.words) {
-                if word != sought {
-                    return word.cmp(&sought);
-                }
+            let (word, sought) = (word(bytes, EQUAL), field.words[EQUAL]);
+            if word != sought {
+                return word < sought;
             }
         }
-        self.as_bytes().cmp(field.bytes)
+        self.as_bytes() <= field.bytes
+    }
+
+    /// How many words all separators from this one to `last`, and a field, begin with.
+    #[inline]
+    pub(super) fn equal_words(&self, last: &Self, field: &Sought<'_>) -> usize {
+        let (Self::Short { bytes, .. }, Self::Short { bytes: last, .. }) = (self, last) else {
+            return 0;
+        };
+        let is_equal = |(index, sought): &(usize, &u64)| {
+            word(bytes, *index) == **sought && word(last, *index) == **sought
+        };
+        field.words.iter().enumerate().take_while(is_equal).count()
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -91,14 +101,18 @@ pub(super) struct Sought<'f> {
 
 impl<'f> Sought<'f> {
     #[inline]
+    pub(super) fn bytes(&self) -> &'f [u8] {
+        self.bytes
+    }
+
+    #[inline]
     pub(super) fn new(field: &'f [u8]) -> Self {
         let mut bytes = [0; SHORT_BYTES_MAX];
         let count = field.len().min(SHORT_BYTES_MAX);
         bytes[..count].copy_from_slice(&field[..count]);
-        let mut all = words(&bytes);
         Self {
             bytes: field,
-            words: WORDS.map(|_| all.next().unwrap_or_default()),
+            words: std::array::from_fn(|index| word(&bytes, index)),
         }
     }
 }
@@ -108,11 +122,9 @@ const WORDS: [usize; 3] = [0, 8, SHORT_BYTES_MAX - size_of::<u64>()];
 
 /// Numbers that order as these bytes do.
 #[inline]
-fn words(bytes: &[u8; SHORT_BYTES_MAX]) -> impl Iterator<Item = u64> {
-    WORDS.into_iter().map(|start| {
-        let word = bytes[start..].first_chunk();
-        u64::from_be_bytes(*word.expect("there are as many bytes"))
-    })
+fn word(bytes: &[u8; SHORT_BYTES_MAX], index: usize) -> u64 {
+    let word = bytes[WORDS[index]..].first_chunk();
+    u64::from_be_bytes(*word.expect("there are as many bytes"))
 }
 
 impl fmt::Debug for Separator {
@@ -136,9 +148,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn separators_order_as_their_bytes(separator in string(), field in string()) {
-            let found = Separator::new(&separator).compare_to(&Sought::new(&field));
-            prop_assert_eq!(found, separator.cmp(&field));
+        fn separators_order_as_their_bytes(mut strings in vec(string(), 1..5), field in string()) {
+            strings.sort();
+            let sought = Sought::new(&field);
+            let all: Vec<_> = strings.iter().map(|it| Separator::new(it)).collect();
+            let equal = all[0].equal_words(&all[all.len() - 1], &sought);
+            for (separator, string) in all.iter().zip(&strings) {
+                let expected = string <= &field;
+                prop_assert_eq!(separator.is_at_or_below::<0>(&sought), expected);
+                if equal > 0 {
+                    prop_assert_eq!(separator.is_at_or_below::<1>(&sought), expected);
+                }
+                if equal > 1 {
+                    prop_assert_eq!(separator.is_at_or_below::<2>(&sought), expected);
+                }
+            }
         }
     }
 }
