@@ -24,8 +24,9 @@ pub const PACKED_ROW_BYTES_MAX: usize = 4 * 1024;
 /// A leaf of a wide row splits when it exceeds this many bytes (or holds one entry only).
 pub const WIDE_LEAF_BYTES_MAX: usize = 2 * 1024;
 
-/// A leaf of a wide row below this many bytes merges with a neighbour if the result has room.
-pub const WIDE_LEAF_BYTES_MIN: usize = WIDE_LEAF_BYTES_MAX / 4;
+/// The same of a leaf of a list, whose columns hold runs of elements. A push copies one leaf, and
+/// what a leaf takes besides its block is a smaller part of a longer one.
+pub const RUN_LEAF_BYTES_MAX: usize = 3 * WIDE_LEAF_BYTES_MAX;
 
 /// Most children of an interior node of a wide row. A change copies one node per level and counts a
 /// reference to each of its children, so few children are cheaper than few levels.
@@ -47,7 +48,7 @@ pub const SESSIONS_MAX: usize = 1024;
 const _: () = assert!(COLUMN_FLAT_BYTES_MAX <= CHUNK_BYTES);
 // A row becomes wide before a column of it becomes chunked, so packed rows hold flat columns only.
 const _: () = assert!(PACKED_ROW_BYTES_MAX < COLUMN_FLAT_BYTES_MAX);
-// Merged leaves have room for a few more fields before they split again.
-const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN < WIDE_LEAF_BYTES_MAX);
+// A leaf of a list is copied as a chunk is, and has short offsets.
+const _: () = assert!(RUN_LEAF_BYTES_MAX <= CHUNK_BYTES);
 // Halves of a full interior node are above the least size, so that a split needs no merge.
 const _: () = assert!(WIDE_FANOUT_MIN >= 2 && 2 * WIDE_FANOUT_MIN < WIDE_FANOUT_MAX);

@@ -208,7 +208,7 @@ fn read_fields(has: u8, rest: &mut &[u8]) -> (Attributes, u8) {
 
 /// The row that these fields make.
 fn row_of(tag: RowTag, mut content: &[u8]) -> Body<'static> {
-    let mut draft = HashDraft::new(None);
+    let mut draft = HashDraft::new_as(tag, None);
     while let Some((lengths, rest)) = content.split_first_chunk::<8>() {
         let lengths = u64::from_le_bytes(*lengths);
         let (field, rest) = rest.split_at((lengths & 0xffff_ffff) as usize);

@@ -307,8 +307,8 @@ fn take_fields<'a>(
         if last.is_some_and(|last| last >= field) {
             return malformed("fields are out of order");
         }
-        if tag == RowTag::List && !ListRef::is_label(field) {
-            return malformed("a list has another column");
+        if tag == RowTag::List && !ListRef::is_name(field) {
+            return malformed("a list has no such column");
         }
         last = Some(field);
         let is_sorted = tag == RowTag::SortedSet;
@@ -319,6 +319,9 @@ fn take_fields<'a>(
                 if is_sorted && !SortedRef::is_column(field, value) {
                     return malformed("a sorted set has another column");
                 }
+                if tag == RowTag::List && !ListRef::is_column(field, Some(value)) {
+                    return malformed("a list has another column");
+                }
                 if tag == RowTag::TimedHash && !FieldsRef::is_column(field, value) {
                     return malformed("a hash with deadlines has another column");
                 }
@@ -328,6 +331,9 @@ fn take_fields<'a>(
             }
             SET_LARGE if is_stream && !StreamRef::is_large_column(field) => {
                 return malformed("a stream has another large column");
+            }
+            SET_LARGE if tag == RowTag::List && !ListRef::is_column(field, None) => {
+                return malformed("a list has another large column");
             }
             SET_LARGE if !is_sorted => {
                 take_pieces(input)?;
@@ -435,7 +441,7 @@ impl<'a> ValueView<'a> {
                 change_sorted(SortedDraft::new(None), fields).finish()
             }
             Content::Fields(tag, fields) => {
-                change_fields(HashDraft::new(None), fields).finish_as(tag)
+                change_fields(HashDraft::new_as(tag, None), fields).finish_as(tag)
             }
             Content::Same(_) => return malformed("a value has no content"),
         };
@@ -472,7 +478,7 @@ impl<'a> ValueView<'a> {
                 draft.finish()
             }
             (Content::Fields(tag, fields), BodyRef::Row(was, row)) if tag == was => {
-                let draft = change_fields(HashDraft::new(Some(row)), fields);
+                let draft = change_fields(HashDraft::new_as(tag, Some(row)), fields);
                 if draft.is_empty() {
                     return malformed("a change leaves no field");
                 }

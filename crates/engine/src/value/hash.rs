@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 
+use super::list;
 use super::row::{self, Entries, Name, Part, RowRef, ShortRow};
 use super::wide::{Changes, Column, End, Leaf};
 use super::{Body, Chunked, PackedRow, RowTag, StringBody, StringRef, WideRow};
@@ -344,7 +345,11 @@ impl fmt::Debug for HashIter<'_> {
 /// until it outgrows [`PACKED_ROW_BYTES_MAX`] or a column is chunked. A large one shares its nodes
 /// with the previous version: the first change to a node copies it, later ones change the copy.
 #[derive(Debug)]
-pub struct HashDraft<'o>(Form<'o>);
+pub struct HashDraft<'o> {
+    form: Form<'o>,
+    /// It is a list, whose large form counts elements.
+    has_runs: bool,
+}
 
 #[derive(Debug)]
 enum Form<'o> {
@@ -356,17 +361,26 @@ impl<'o> HashDraft<'o> {
     /// Begins with the columns of `old`. O(1).
     #[must_use]
     pub fn new(old: Option<HashRef<'o>>) -> Self {
-        Self(match old {
-            None => Form::Packed(Cow::Borrowed(row::EMPTY)),
-            Some(HashRef::Packed(block)) => Form::Packed(Cow::Borrowed(block)),
-            Some(HashRef::Wide(row)) => Form::Wide(row.hand_over()),
-        })
+        let (form, has_runs) = match old {
+            None => (Form::Packed(Cow::Borrowed(row::EMPTY)), false),
+            Some(HashRef::Packed(block)) => (Form::Packed(Cow::Borrowed(block)), false),
+            Some(HashRef::Wide(row)) => (Form::Wide(row.hand_over()), row.has_runs()),
+        };
+        Self { form, has_runs }
+    }
+
+    /// The same for a row that will be finished as one of this type. O(1).
+    #[must_use]
+    pub fn new_as(tag: RowTag, old: Option<HashRef<'o>>) -> Self {
+        let mut draft = Self::new(old);
+        draft.has_runs |= tag == RowTag::List;
+        draft
     }
 
     /// The hash with the changes so far.
     #[must_use]
     pub fn as_ref(&self) -> HashRef<'_> {
-        match &self.0 {
+        match &self.form {
             Form::Packed(block) => HashRef::Packed(block),
             Form::Wide(row) => HashRef::Wide(row),
         }
@@ -419,7 +433,7 @@ impl<'o> HashDraft<'o> {
             "field of {} bytes",
             field.len()
         );
-        let row = match &mut self.0 {
+        let row = match &mut self.form {
             Form::Wide(row) => row,
             Form::Packed(block) => {
                 if let Column::Flat(value) = column {
@@ -440,8 +454,8 @@ impl<'o> HashDraft<'o> {
                     }
                 }
                 let block = std::mem::take(block).into_owned();
-                self.0 = Form::Wide(WideRow::from_block(block.into()));
-                let Form::Wide(row) = &mut self.0 else {
+                self.form = Form::Wide(WideRow::from_block(block.into(), self.has_runs));
+                let Form::Wide(row) = &mut self.form else {
                     unreachable!("set above")
                 };
                 row
@@ -452,7 +466,7 @@ impl<'o> HashDraft<'o> {
 
     /// Removes a field; returns whether it was there. O(log fields).
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        match &mut self.0 {
+        match &mut self.form {
             Form::Wide(row) => row.remove(field),
             Form::Packed(block) => {
                 let row = RowRef::new(block);
@@ -467,7 +481,7 @@ impl<'o> HashDraft<'o> {
 
     /// Removes a field that is there. O(log fields).
     pub(super) fn remove_present(&mut self, field: &[u8]) {
-        match &mut self.0 {
+        match &mut self.form {
             Form::Wide(row) => row.remove_present(field),
             Form::Packed(_) => {
                 let found = self.remove(field);
@@ -478,7 +492,7 @@ impl<'o> HashDraft<'o> {
 
     /// Sets flat columns that come before all others, or after them, in the order of their fields.
     pub(super) fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
-        if let Form::Wide(row) = &mut self.0 {
+        if let Form::Wide(row) = &mut self.form {
             return row.extend(end, columns);
         }
         for (field, value) in columns {
@@ -488,7 +502,7 @@ impl<'o> HashDraft<'o> {
 
     /// Removes the first or last columns, fewer than there are.
     pub(super) fn cut(&mut self, end: End, count: usize) {
-        match &mut self.0 {
+        match &mut self.form {
             Form::Wide(row) => row.cut(end, count),
             Form::Packed(_) if count == 0 => {}
             Form::Packed(block) => {
@@ -512,8 +526,18 @@ impl<'o> HashDraft<'o> {
     /// The finished body of this type, in the form for its size (D1 smallest-form). O(1), or
     /// O(size) for a row that becomes packed again.
     #[must_use]
-    pub fn finish_as(self, tag: RowTag) -> Body<'static> {
-        let row = match self.0 {
+    pub fn finish_as(mut self, tag: RowTag) -> Body<'static> {
+        if tag == RowTag::List {
+            // Its columns stay what they are: later changes name them.
+            if let Form::Packed(block) = &mut self.form
+                && list::has_runs(block)
+            {
+                let block = std::mem::take(block).into_owned();
+                self.form = Form::Wide(WideRow::from_block(block.into(), true));
+            }
+            return self.finish_list(|block| (!list::has_runs(&block)).then_some(block));
+        }
+        let row = match self.form {
             Form::Packed(block) => HashBody::Packed(PackedRow::new(block.into_owned())),
             // Half of the bound, so that a hash near the bound does not change its form each time.
             Form::Wide(row) => match row.to_block(PACKED_ROW_BYTES_MAX / 2) {
@@ -522,6 +546,25 @@ impl<'o> HashDraft<'o> {
             },
         };
         Body::Row(tag, row)
+    }
+
+    /// The finished body of a list (DL3 large-runs): `to_small` makes the block of a small one of
+    /// the columns of a large one, if it can.
+    pub(super) fn finish_list(
+        self,
+        to_small: impl FnOnce(Box<[u8]>) -> Option<Box<[u8]>>,
+    ) -> Body<'static> {
+        let packed = |block: Box<[u8]>| HashBody::Packed(PackedRow::new(block.into()));
+        let row = match self.form {
+            Form::Packed(block) => HashBody::Packed(PackedRow::new(block.into_owned())),
+            Form::Wide(mut row) => {
+                row.count_runs();
+                let block = row.to_block(PACKED_ROW_BYTES_MAX / 2);
+                let block = block.and_then(to_small);
+                block.map_or(HashBody::Wide(row), packed)
+            }
+        };
+        Body::Row(RowTag::List, row)
     }
 }
 

@@ -1,8 +1,13 @@
 //! A list as a reader sees it, and the draft that builds its next version.
 //!
 //! It is a row: each element is the value of a column, whose name is a *label* that says where the
-//! element is. So position `n` is the column of rank `n`, and the trees of rows do the rest:
-//! access, insertion and removal anywhere are O(log elements).
+//! element is. The trees of rows do the rest: they count elements, so that access, insertion and
+//! removal anywhere are O(log elements).
+//!
+//! In a large list short elements that lie between its ends are packed into runs, several to a
+//! column ([`run`]). What is pushed one by one stays in columns of its own until a
+//! run's length of others is behind it, and a run is unpacked when an end comes to it. So a
+//! push or a pop changes a short column, and not a run each time, which matters to the log.
 //!
 //! A label is the order-preserving form of an integer, its *place*, then any bytes:
 //!
@@ -22,13 +27,20 @@
 //!   there is a label between any two.
 //! - **DL2 short-labels** No label is longer than [`LABEL_BYTES_MAX`] once the draft's change is
 //!   done.
+//! - **DL3 large-runs** Only large lists have runs. No column's place is among those of a run, but
+//!   a fraction may follow the last one.
 
 mod ends;
+mod pack;
+mod run;
 
 pub use ends::ListEnds;
 
 use super::wide::End;
 use super::{Body, HashDraft, HashIter, HashRef, RowTag, StringBody, StringRef};
+pub(super) use pack::has_runs;
+use run::Elements;
+pub(super) use run::elements_of;
 
 /// Longest label in bytes.
 const LABEL_BYTES_MAX: usize = 24;
@@ -94,12 +106,14 @@ fn label(place: i64) -> Vec<u8> {
 
 /// The place and the fraction of a label.
 fn parse(label: &[u8]) -> Option<(i64, &[u8])> {
-    let (&first, rest) = label.split_first()?;
+    place_of(label).filter(|(_, fraction)| fraction.last() != Some(&0))
+}
+
+/// The place that a name begins with, and the rest of the name.
+fn place_of(name: &[u8]) -> Option<(i64, &[u8])> {
+    let (&first, rest) = name.split_first()?;
     let bytes = match first {
-        0x40..=0xBF => {
-            let place = i64::from(first) - 0x80;
-            return (rest.last() != Some(&0)).then_some((place, rest));
-        }
+        0x40..=0xBF => return Some((i64::from(first) - 0x80, rest)),
         0xC0.. => usize::from(first - 0xC0) + 1,
         _ => usize::from(0x3F - first) + 1,
     };
@@ -116,7 +130,7 @@ fn parse(label: &[u8]) -> Option<(i64, &[u8])> {
     } else {
         NEAR + far as i64
     };
-    (fraction.last() != Some(&0)).then_some((place, fraction))
+    Some((place, fraction))
 }
 
 const SOUND: &str = "a name in a list is a label (DL1)";
@@ -213,19 +227,70 @@ impl<'a> ListRef<'a> {
     /// Whether columns of unknown origin are those of a list. O(columns).
     #[must_use]
     pub fn is_sound(row: HashRef<'_>) -> bool {
-        row.iter().all(|(name, _)| Self::is_label(name))
+        let may_have_runs = matches!(row, HashRef::Wide(_));
+        let mut last = None;
+        row.iter().all(|(name, value)| {
+            let (Some((place, behind)), count) = (place_of(name), elements_of(name)) else {
+                return false;
+            };
+            // DL3 large-runs.
+            let follows = last.is_none_or(|last| place > last || place == last && count == 1);
+            let is_first = last != Some(place) || !behind.is_empty();
+            last = Some(place + count as i64 - 1);
+            follows
+                && is_first
+                && (count == 1 || may_have_runs)
+                && Self::is_column(name, value.as_flat())
+        })
     }
 
-    /// Whether this may be the name of a column (DL1, DL2).
+    /// Whether this may be a column (DL1, DL2); `None`: its value is large.
     #[must_use]
-    pub fn is_label(name: &[u8]) -> bool {
+    pub fn is_column(name: &[u8], value: Option<&[u8]>) -> bool {
+        match (run::parse_name(name), value) {
+            (Some((_, count)), Some(value)) => run::is_value(value, count),
+            (Some(_), None) => false,
+            (None, _) => Self::is_label(name),
+        }
+    }
+
+    /// Whether this may be the name of a column.
+    #[must_use]
+    pub fn is_name(name: &[u8]) -> bool {
+        run::parse_name(name).is_some() || Self::is_label(name)
+    }
+
+    fn is_label(name: &[u8]) -> bool {
         name.len() <= LABEL_BYTES_MAX && parse(name).is_some()
     }
 
     /// How many elements there are. O(1).
     #[must_use]
     pub fn len(self) -> usize {
-        self.0.len()
+        match self.0 {
+            HashRef::Packed(_) => self.0.len(),
+            HashRef::Wide(row) => row.elements(),
+        }
+    }
+
+    /// The rank of the column that holds the element at a position, and how many elements of the
+    /// column are before it. O(log elements).
+    fn locate(self, index: usize) -> (usize, usize) {
+        match self.0 {
+            HashRef::Wide(row) if index < row.elements() => row.locate(index),
+            HashRef::Wide(row) => (row.len(), 0),
+            HashRef::Packed(_) => (index, 0),
+        }
+    }
+
+    /// The label of the element at a position.
+    fn label_at(self, index: usize) -> Option<Vec<u8>> {
+        let (rank, before) = self.locate(index);
+        let (name, _) = self.0.nth(rank)?;
+        Some(match run::parse_name(name) {
+            Some((place, _)) => label(place + before as i64),
+            None => name.to_vec(),
+        })
     }
 
     /// Whether there are no elements; a stored list has at least one.
@@ -237,30 +302,52 @@ impl<'a> ListRef<'a> {
     /// The element at a position. O(log elements).
     #[must_use]
     pub fn get(self, index: usize) -> Option<StringRef<'a>> {
-        self.0.nth(index).map(|(_, element)| element)
+        self.iter_from(index).next()
     }
 
     /// The elements from a position on. O(log elements) to begin.
     #[must_use]
     pub fn iter_from(self, index: usize) -> ListIter<'a> {
-        ListIter(self.0.iter_from_rank(index))
+        let (rank, before) = self.locate(index);
+        let mut columns = self.0.iter_from_rank(rank);
+        let mut elements = Elements::None;
+        if before > 0 {
+            elements = columns.next().map(Elements::of).unwrap_or_default();
+            elements.by_ref().take(before).for_each(drop);
+        }
+        ListIter {
+            columns,
+            elements,
+            left: self.len().saturating_sub(index),
+        }
     }
 }
 
 /// Elements in order.
 #[derive(Clone, Debug)]
-pub struct ListIter<'a>(HashIter<'a>);
+pub struct ListIter<'a> {
+    columns: HashIter<'a>,
+    /// The rest of the current column.
+    elements: Elements<'a>,
+    left: usize,
+}
 
 impl<'a> Iterator for ListIter<'a> {
     type Item = StringRef<'a>;
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|(_, element)| element)
+        loop {
+            if let Some(element) = self.elements.next() {
+                self.left -= 1;
+                return Some(element);
+            }
+            self.elements = Elements::of(self.columns.next()?);
+        }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
+        (self.left, Some(self.left))
     }
 }
 
@@ -274,7 +361,7 @@ impl<'o> ListDraft<'o> {
     /// Begins with the elements of `old`. O(1).
     #[must_use]
     pub fn new(old: Option<ListRef<'o>>) -> Self {
-        Self(HashDraft::new(old.map(|old| old.0)))
+        Self(HashDraft::new_as(RowTag::List, old.map(|old| old.0)))
     }
 
     /// The list with the changes so far.
@@ -286,7 +373,7 @@ impl<'o> ListDraft<'o> {
     /// How many elements there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.as_ref().len()
     }
 
     /// Whether no elements are left, so that the key is to be removed.
@@ -296,46 +383,47 @@ impl<'o> ListDraft<'o> {
     }
 
     fn label_at(&self, index: usize) -> Option<Vec<u8>> {
-        self.0.as_ref().nth(index).map(|(label, _)| label.to_vec())
+        self.as_ref().label_at(index)
+    }
+
+    /// The place of the first or last element, if there is one.
+    fn edge(&self, end: End) -> Option<i64> {
+        let row = self.0.as_ref();
+        let (name, _) = match end {
+            End::First => row.nth(0)?,
+            End::Last => row.nth(row.len().checked_sub(1)?)?,
+        };
+        let place = place_of(name).expect(SOUND).0;
+        Some(match end {
+            End::First => place,
+            End::Last => place + elements_of(name) as i64 - 1,
+        })
     }
 
     /// Adds an element before the first one. O(log elements + bytes).
     pub fn push_front(&mut self, element: StringBody<'_>) {
-        let first = self.0.as_ref().nth(0).map(|(label, _)| label);
-        let label = between(None, first);
-        self.0.set_body(&label, element);
+        self.push(End::First, element);
     }
 
     /// Adds an element behind the last one. O(log elements + bytes).
     pub fn push_back(&mut self, element: StringBody<'_>) {
-        let last = self.len().checked_sub(1);
-        let last = last.and_then(|last| self.0.as_ref().nth(last));
-        let label = between(last.map(|(label, _)| label), None);
-        self.0.set_body(&label, element);
+        self.push(End::Last, element);
     }
 
-    /// Adds short elements before the first one or behind the last one, in order.
-    fn extend<'e>(&mut self, end: End, elements: impl ExactSizeIterator<Item = &'e [u8]>) {
-        let count = elements.len() as i64;
-        let row = self.0.as_ref();
-        let edge = match end {
-            End::First => row.nth(0),
-            End::Last => row.len().checked_sub(1).and_then(|last| row.nth(last)),
-        };
-        let edge = edge.map(|(label, _)| parse(label).expect(SOUND).0);
-        let first = match (edge, end) {
+    fn push(&mut self, end: End, element: StringBody<'_>) {
+        let place = match (self.edge(end), end) {
             (None, _) => 0,
-            (Some(edge), End::First) => edge - count,
+            (Some(edge), End::First) => edge - 1,
             (Some(edge), End::Last) => edge + 1,
         };
-        let labels: Vec<Label> = (first..first + count).map(Label::of).collect();
-        let columns = labels.iter().map(Label::as_bytes).zip(elements);
-        self.0.extend(end, &columns.collect::<Vec<_>>());
+        self.0.set_body(Label::of(place).as_bytes(), element);
+        self.pushed(end, place);
     }
 
     /// Adds an element before the one at `index`, or as the last one. O(log elements + bytes), and
     /// now and then O(elements around it).
     pub fn insert(&mut self, index: usize, element: StringBody<'_>) {
+        self.part_before(index);
         let mut label = self.label_before(index);
         if label.len() > LABEL_BYTES_MAX {
             self.spread(index);
@@ -346,10 +434,8 @@ impl<'o> ListDraft<'o> {
     }
 
     fn label_before(&self, index: usize) -> Vec<u8> {
-        let row = self.0.as_ref();
-        let low = index.checked_sub(1).and_then(|index| row.nth(index));
-        let high = row.nth(index);
-        between(low.map(|(label, _)| label), high.map(|(label, _)| label))
+        let low = index.checked_sub(1).and_then(|index| self.label_at(index));
+        between(low.as_deref(), self.label_at(index).as_deref())
     }
 
     /// Labels the elements around `index` anew (DL2): as few as leave room.
@@ -364,14 +450,18 @@ impl<'o> ListDraft<'o> {
             if is_whole || between(low, high).len() <= LABEL_BYTES_GOOD {
                 let mut labels = Vec::with_capacity(end - start);
                 deal(low, high, end - start, &mut labels);
-                let columns = self.0.as_ref().iter_from_rank(start).take(end - start);
-                let columns: Vec<(Vec<u8>, StringBody<'static>)> = columns
-                    .map(|(label, element)| (label.to_vec(), element.hand_over()))
-                    .collect();
-                for (label, _) in &columns {
-                    self.0.remove(label);
+                self.part_before(start);
+                self.part_before(end);
+                let list = self.as_ref();
+                let elements = list.iter_from(start).take(end - start);
+                let elements: Vec<_> = elements.map(StringRef::hand_over).collect();
+                let ranks = list.locate(start).0..list.locate(end).0;
+                let names = list.0.iter_from_rank(ranks.start).take(ranks.len());
+                let names: Vec<Vec<u8>> = names.map(|(name, _)| name.to_vec()).collect();
+                for name in &names {
+                    self.0.remove(name);
                 }
-                for (label, (_, element)) in labels.iter().zip(columns) {
+                for (label, element) in labels.iter().zip(elements) {
                     self.0.set_body(label, element);
                 }
                 return;
@@ -382,45 +472,60 @@ impl<'o> ListDraft<'o> {
 
     /// Replaces the element at a position; returns whether there is one. O(log elements + bytes).
     pub fn set(&mut self, index: usize, element: StringBody<'_>) -> bool {
-        let Some(label) = self.label_at(index) else {
+        if index >= self.len() {
             return false;
-        };
+        }
+        if let StringBody::Flat(flat) = &element
+            && self.replace_in_run(index, flat)
+        {
+            return true;
+        }
+        self.part_before(index);
+        self.part_before(index + 1);
+        let label = self.label_at(index).expect("a position below the length");
         self.0.set_body(&label, element);
         true
     }
 
     /// Removes the element at a position; returns whether there was one. O(log elements).
     pub fn remove(&mut self, index: usize) -> bool {
-        self.label_at(index)
-            .is_some_and(|label| self.0.remove(&label))
+        let len = self.len();
+        if index >= len {
+            return false;
+        }
+        if index == 0 {
+            self.unpack(End::First);
+        } else if index + 1 == len {
+            self.unpack(End::Last);
+        } else {
+            self.part_before(index);
+            self.part_before(index + 1);
+        }
+        let label = self.label_at(index).expect("a position below the length");
+        self.0.remove(&label)
     }
 
-    /// Leaves the elements of these positions. O(log elements) for each that is removed, or for
-    /// each that is left.
+    /// Leaves the elements of these positions. O(log elements).
     pub fn keep(&mut self, start: usize, end: usize) {
         let len = self.len();
         let (start, end) = (start.min(len), end.clamp(start.min(len), len));
-        let row = self.0.as_ref();
-        if end - start < len / 2 {
-            let mut left = HashDraft::new(None);
-            for (label, element) in row.iter_from_rank(start).take(end - start) {
-                left.set_body(label, element.hand_over());
-            }
-            self.0 = left;
+        if start == end {
+            *self = Self::new(None);
             return;
         }
-        let front = row.iter().take(start);
-        let gone = front.chain(row.iter_from_rank(end));
-        let gone: Vec<Vec<u8>> = gone.map(|(label, _)| label.to_vec()).collect();
-        for label in gone {
-            self.0.remove(&label);
-        }
+        self.part_before(end);
+        let columns = self.0.len();
+        let kept = self.as_ref().locate(end).0;
+        self.0.cut(End::Last, columns - kept);
+        self.part_before(start);
+        let gone = self.as_ref().locate(start).0;
+        self.0.cut(End::First, gone);
     }
 
     /// The finished body, in the form for its size (D1 smallest-form).
     #[must_use]
     pub fn finish(self) -> Body<'static> {
-        self.0.finish_as(RowTag::List)
+        self.0.finish_list(|block| pack::unpacked(&block))
     }
 }
 
@@ -492,6 +597,155 @@ mod tests {
         }
     }
 
+    fn numbered(number: usize) -> Vec<u8> {
+        format!("element:{number:07}").into_bytes()
+    }
+
+    /// A list of these elements, which come in joint updates.
+    fn filled(elements: &[Vec<u8>]) -> Body<'static> {
+        let mut current = ListDraft::new(None).finish();
+        for some in elements.chunks(128) {
+            let next = {
+                let mut ends = ListEnds::new(Some(ListRef::new(row_of(&current))));
+                for element in some {
+                    ends.push_back(element);
+                }
+                ends.finish()
+            };
+            current = next;
+        }
+        current
+    }
+
+    fn runs(body: &Body<'_>) -> usize {
+        let names = row_of(body).iter().map(|(name, _)| name);
+        names.filter(|name| elements_of(name) > 1).count()
+    }
+
+    /// Whether few bytes are taken besides the elements and one byte for the length of each.
+    fn assert_compact(body: &Body<'_>, count: usize) {
+        let content = count * (1 + numbered(0).len());
+        let bytes = row_of(body).heap_bytes();
+        assert!(
+            bytes < content + content / 10,
+            "{bytes} bytes, {content} of content"
+        );
+    }
+
+    #[test]
+    fn a_long_list_is_packed_however_it_grew() {
+        const COUNT: usize = 20_000;
+        let all: Vec<_> = (0..COUNT).map(numbered).collect();
+        assert_compact(&filled(&all), COUNT);
+        for end in [End::First, End::Last] {
+            let mut current = ListDraft::new(None).finish();
+            for element in &all {
+                let next = {
+                    let mut draft = ListDraft::new(Some(ListRef::new(row_of(&current))));
+                    draft.push(end, StringBody::borrowed(element));
+                    draft.finish()
+                };
+                current = next;
+            }
+            assert_compact(&current, COUNT);
+            let mut found = elements(&current);
+            if end == End::First {
+                found.reverse();
+            }
+            assert_eq!(found, all);
+        }
+    }
+
+    /// DL3: and when it is small again, each element has a column of its own.
+    #[test]
+    fn dl3_small_lists_have_no_runs() {
+        let all: Vec<_> = (0..1000).map(numbered).collect();
+        let mut draft = ListDraft::new(None);
+        draft.extend(End::Last, all.iter().map(Vec::as_slice));
+        draft.extend(End::Last, all.iter().map(Vec::as_slice));
+        draft.keep(1000, 1900);
+        let large = draft.finish();
+        assert!(runs(&large) > 20);
+        let mut draft = ListDraft::new(Some(ListRef::new(row_of(&large))));
+        draft.keep(500, 550);
+        let small = draft.finish();
+        assert!(matches!(row_of(&small), HashRef::Packed(_)));
+        assert_eq!(runs(&small), 0);
+        assert_eq!(elements(&small), all[500..550]);
+    }
+
+    /// DL3: also where its columns, written one by one, would fit a small list.
+    #[test]
+    fn dl3_columns_with_runs_make_a_large_list() {
+        let all: Vec<_> = (0..500).map(numbered).collect();
+        let long = filled(&all);
+        let mut draft = ListDraft::new(Some(ListRef::new(row_of(&long))));
+        draft.keep(300, 500);
+        let (list, all) = (draft.finish(), &all[300..]);
+        assert!(runs(&list) > 3 && matches!(row_of(&list), HashRef::Wide(_)));
+        let loaded = repeated(&list, None, &list);
+        assert!(matches!(row_of(&loaded), HashRef::Wide(_)));
+        assert_eq!(elements(&loaded), all);
+        // A small list stays one, and so do the names of its columns.
+        let small = filled(&all[..20]);
+        assert!(matches!(
+            row_of(&repeated(&small, None, &small)),
+            HashRef::Packed(_)
+        ));
+    }
+
+    /// Pushes and pops in turns at one place change one column each.
+    #[test]
+    fn pushes_and_pops_around_a_block_pack_nothing() {
+        let all: Vec<_> = (0..1000).map(numbered).collect();
+        let mut current = filled(&all);
+        let mut changed = 0;
+        for step in 0..400 {
+            let next = {
+                let mut draft = ListDraft::new(Some(ListRef::new(row_of(&current))));
+                if step % 2 == 0 {
+                    draft.push_back(StringBody::borrowed(b"element"));
+                } else {
+                    draft.remove(draft.len() - 1);
+                }
+                draft.finish()
+            };
+            row_of(&next).changed_since(row_of(&current), &mut |_, _| changed += 1);
+            current = next;
+        }
+        assert!(changed < 400 + 2 * 32, "{changed} columns");
+    }
+
+    #[test]
+    fn foreign_runs_are_refused() {
+        let name = |place, count| run::RunName::new(place, count).as_bytes().to_vec();
+        let row = |columns: &[(Vec<u8>, &[u8])]| {
+            let mut draft = HashDraft::new_as(RowTag::List, None);
+            // Large from the beginning.
+            draft.set(&label(-64), &[0; 5000]);
+            for (name, value) in columns {
+                draft.set(name, value);
+            }
+            let Body::Row(_, body) = draft.finish_as(RowTag::List) else {
+                unreachable!("a row was made")
+            };
+            ListRef::is_sound(body.as_ref())
+        };
+        assert!(row(&[(name(3, 2), b"\x01a\x02bc"), (label(5), b"d")]));
+        assert!(!row(&[(name(3, 2), b"\x01a\x02b")]), "it ends early");
+        assert!(!row(&[(name(3, 2), b"\x01a\x02bcd")]), "it goes on");
+        assert!(
+            !row(&[(name(3, 2), b"\x01a\x02bc"), (label(4), b"d")]),
+            "places are its own"
+        );
+        assert!(!row(&[(name(3, 2), b"\x01a\x02bc"), (label(3), b"d")]));
+        for count in [0, 1, 33] {
+            let mut other = label(3);
+            other.extend([0, count, 0]);
+            assert!(!row(&[(other, b"\x01a")]), "{count} elements");
+        }
+    }
+
     /// A step of a history: what is done, where (per mille), and with how long an element.
     fn step() -> impl Strategy<Value = (u8, usize, usize)> {
         (
@@ -506,9 +760,13 @@ mod tests {
 
         /// Histories across the bound between small and large lists, and back.
         #[test]
-        fn lists_are_vectors(history in vec(vec(step(), 1..300), 1..6)) {
-            let mut model: Vec<Vec<u8>> = Vec::new();
-            let mut current = ListDraft::new(None).finish();
+        fn lists_are_vectors(
+            at_first in prop_oneof![Just(0), 0..900_usize],
+            history in vec(vec(step(), 1..300), 1..6),
+        ) {
+            let mut model: Vec<Vec<u8>> = (0..at_first).map(numbered).collect();
+            let mut current = filled(&model);
+            let mut replica = repeated(&ListDraft::new(None).finish(), None, &current);
             for (round, steps) in history.into_iter().enumerate() {
                 let next = {
                     let mut draft = ListDraft::new(Some(ListRef::new(row_of(&current))));
@@ -551,9 +809,34 @@ mod tests {
                 };
                 prop_assert!(ListRef::is_sound(row_of(&next)));
                 prop_assert_eq!(elements(&next), model.clone());
+                // What is in a log: changes of a list that stays large or small, or all of it.
+                let is_small = |body| matches!(row_of(body), HashRef::Packed(_));
+                let is_change = round % 2 == 0 && is_small(&current) == is_small(&next);
+                let old = is_change.then_some(&current);
+                replica = repeated(&replica, old, &next);
+                prop_assert!(ListRef::is_sound(row_of(&replica)));
+                prop_assert_eq!(elements(&replica), model.clone());
                 current = next;
             }
         }
+    }
+
+    /// The columns of `next`, or those that differ from `old`, repeated elsewhere.
+    fn repeated(
+        replica: &Body<'static>,
+        old: Option<&Body<'static>>,
+        next: &Body<'static>,
+    ) -> Body<'static> {
+        let empty = HashDraft::new(None);
+        let mut draft = HashDraft::new_as(RowTag::List, old.map(|_| row_of(replica)));
+        let old = old.map_or(empty.as_ref(), row_of);
+        row_of(next).changed_since(old, &mut |name, value| match value {
+            Some(value) => {
+                draft.set_body(name, value.hand_over());
+            }
+            None => assert!(draft.remove(name), "what goes was there"),
+        });
+        draft.finish_as(RowTag::List)
     }
 
     /// DL2: always before the same element, the worst case for fractions.

@@ -221,7 +221,7 @@ pub(super) fn show<R>(
 
 /// The row that these fields make.
 fn row_of(tag: RowTag, mut content: &[u8]) -> Body<'static> {
-    let mut draft = HashDraft::new(None);
+    let mut draft = HashDraft::new_as(tag, None);
     while !content.is_empty() {
         let name = u32::from_le_bytes(take(&mut content)) as usize;
         let value = u32::from_le_bytes(take(&mut content)) as usize;

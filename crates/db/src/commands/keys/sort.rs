@@ -318,6 +318,7 @@ impl Source {
     fn len(&self) -> usize {
         let row = self.body.as_ref();
         match self.tag {
+            RowTag::List => ListRef::new(row).len(),
             RowTag::SortedSet => SortedRef::new(row).len(),
             _ => row.len(),
         }

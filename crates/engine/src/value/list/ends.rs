@@ -178,9 +178,8 @@ impl<'o> ListEnds<'o> {
     pub fn finish(self) -> Body<'static> {
         let kept = self.old.filter(|_| self.start < self.end);
         let mut draft = ListDraft::new(kept);
-        if let Some(kept) = kept {
-            draft.0.cut(End::Last, kept.len() - self.end);
-            draft.0.cut(End::First, self.start);
+        if kept.is_some() {
+            draft.keep(self.start, self.end);
         }
         draft.extend(End::First, self.pushed_front.iter());
         draft.extend(End::Last, self.pushed_back.iter());

@@ -1,15 +1,20 @@
 //! Keeps the nodes of a wide row neither too large nor too small (DW1 leaf-weight,
 //! DW2 interior-children, DW3 heavy-neighbours).
 
-use super::{Child, Handle, Node, Subtree};
-use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MIN};
+use super::{Child, Handle, Leaf, Node, Subtree};
+use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN};
 use crate::value::cost;
 
-/// Leaves merge up to this weight, so that a merged leaf does not split again at once.
-const MERGED_LEAF_BYTES_MAX: usize = WIDE_LEAF_BYTES_MAX / 4 * 3;
+/// Leaves below this weight merge with a neighbour. Two such leaves always do, which is
+/// DW3 heavy-neighbours.
+fn least_bytes(leaf: &Leaf) -> usize {
+    leaf.bytes_max() / 4
+}
 
-// Two leaves that are both too light always merge, which is DW3 heavy-neighbours.
-const _: () = assert!(2 * WIDE_LEAF_BYTES_MIN <= MERGED_LEAF_BYTES_MAX);
+/// Leaves merge up to this weight, so that a merged leaf does not split again at once.
+fn merged_bytes_max(leaf: &Leaf) -> usize {
+    leaf.bytes_max() / 4 * 3
+}
 
 /// Adopts `right` after the child at `index`, which was changed, and rebalances around it; returns
 /// the new right siblings if the node splits.
@@ -85,9 +90,9 @@ fn remedy(list: &[Child], index: usize) -> Option<Remedy> {
     let next = list.get(index + 1).map(|next| &next.tree.node);
     match &list[index].tree.node {
         Node::Leaf(leaf) if leaf.row().len() == 0 => Some(Remedy::Remove),
-        Node::Leaf(leaf) if leaf.weight() < WIDE_LEAF_BYTES_MIN => {
+        Node::Leaf(leaf) if leaf.weight() < least_bytes(leaf) => {
             let fits = |neighbour: Option<&Node>| match neighbour {
-                Some(Node::Leaf(other)) => leaf.weight() + other.weight() <= MERGED_LEAF_BYTES_MAX,
+                Some(Node::Leaf(other)) => leaf.weight() + other.weight() <= merged_bytes_max(leaf),
                 _ => false,
             };
             if fits(next) {

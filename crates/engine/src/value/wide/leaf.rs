@@ -5,7 +5,8 @@ use std::ops::Range;
 use pando_sync::prefetch::prefetch_lines;
 
 use super::{Child, Column, End, Handle, Node, Separator, Subtree};
-use crate::limits::WIDE_LEAF_BYTES_MAX;
+use crate::limits::{RUN_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MAX};
+use crate::value::list::elements_of;
 use crate::value::row::{self, Cell, Entries, Part, RowRef};
 use crate::value::{Chunked, StringRef, cost};
 
@@ -18,6 +19,8 @@ pub(in crate::value) struct Leaf {
     pub(super) block: Vec<u8>,
     /// See DW6 large-in-order.
     pub(super) large: Vec<Chunked>,
+    /// It is part of a list.
+    pub(super) has_runs: bool,
 }
 
 impl Leaf {
@@ -37,6 +40,45 @@ impl Leaf {
     pub(in crate::value) fn entries_behind(&self, index: usize) -> Option<Entries<'_>> {
         let row = self.row().short().filter(|_| self.large.is_empty())?;
         Some(row.entries(index + 1))
+    }
+
+    /// How many elements the fields hold. O(fields) in a list.
+    pub(super) fn elements(&self) -> usize {
+        let row = self.row();
+        if self.has_runs {
+            (0..row.len())
+                .map(|index| elements_of(row.field(index)))
+                .sum()
+        } else {
+            row.len()
+        }
+    }
+
+    /// The index of the field that holds the element at `rest`, and how many of its elements are
+    /// before that one.
+    pub(super) fn locate(&self, mut rest: usize) -> (usize, usize) {
+        if !self.has_runs {
+            return (rest, 0);
+        }
+        let row = self.row();
+        let index = (0..row.len()).find(|index| {
+            let elements = elements_of(row.field(*index));
+            let found = rest < elements;
+            if !found {
+                rest -= elements;
+            }
+            found
+        });
+        (index.expect("counts add up (DW5)"), rest)
+    }
+
+    /// See DW1 leaf-weight.
+    pub(super) fn bytes_max(&self) -> usize {
+        if self.has_runs {
+            RUN_LEAF_BYTES_MAX
+        } else {
+            WIDE_LEAF_BYTES_MAX
+        }
     }
 
     /// How many large columns precede the field at `index` (DW6 large-in-order).
@@ -69,6 +111,7 @@ impl Leaf {
         Self {
             block: self.block.clone(),
             large,
+            has_runs: self.has_runs,
         }
     }
 
@@ -78,6 +121,7 @@ impl Leaf {
         Self {
             large: self.large[large].iter().map(Chunked::hand_over).collect(),
             block: row::assemble(&[Part::Rows(self.row(), range)]).into_vec(),
+            has_runs: self.has_runs,
         }
     }
 
@@ -92,6 +136,7 @@ impl Leaf {
                 .chain(&next.large)
                 .map(Chunked::hand_over)
                 .collect(),
+            has_runs: self.has_runs,
         }
     }
 
@@ -113,7 +158,7 @@ impl Leaf {
                 End::Last => step,
             };
             let bytes = weight(index);
-            if step > 0 && taken + bytes > WIDE_LEAF_BYTES_MAX {
+            if step > 0 && taken + bytes > self.bytes_max() {
                 cuts.push(if end == End::First { index + 1 } else { index });
                 taken = empty;
             }
@@ -142,9 +187,9 @@ impl Leaf {
         let mut cuts = Vec::new();
         if appended {
             cuts.push(row.len() - 1);
-            cut(&before, 0..row.len() - 1, &mut cuts);
+            cut(&before, 0..row.len() - 1, self.bytes_max(), &mut cuts);
         } else {
-            cut(&before, 0..row.len(), &mut cuts);
+            cut(&before, 0..row.len(), self.bytes_max(), &mut cuts);
         }
         cuts.sort_unstable();
         debug_assert!(cuts.is_sorted_by(|one, next| one < next));
@@ -165,9 +210,23 @@ impl Handle<Leaf> {
             cost::copied(block.len());
             let mut large: Vec<_> = self.large.iter().map(Chunked::hand_over).collect();
             large.splice(old, new);
-            *self = Handle::new(Leaf { block, large });
+            let has_runs = self.has_runs;
+            *self = Handle::new(Leaf {
+                block,
+                large,
+                has_runs,
+            });
         }
         debug_assert!(self.is_in_order());
+    }
+
+    /// Makes it part of a list.
+    pub(super) fn count_runs(&mut self) {
+        if self.get_mut().is_none() {
+            *self = Handle::new(self.part(0..self.row().len()));
+        }
+        let leaf = self.get_mut().expect("it is this version's own");
+        leaf.has_runs = true;
     }
 
     /// The block of a leaf without large columns, for changes in place that add up to `room` bytes:
@@ -184,8 +243,12 @@ impl Handle<Leaf> {
             cost::copied(self.block.len());
             let mut block = Vec::with_capacity(self.block.len() + room);
             block.extend_from_slice(&self.block);
-            let large = Vec::new();
-            *self = Handle::new(Leaf { block, large });
+            let (large, has_runs) = (Vec::new(), self.has_runs);
+            *self = Handle::new(Leaf {
+                block,
+                large,
+                has_runs,
+            });
         }
         let leaf = self.get_mut().expect("it is this version's own");
         &mut leaf.block
@@ -261,7 +324,7 @@ impl Handle<Leaf> {
     /// Splits the leaf until DW1 leaf-weight holds, so that all new leaves but the one at this end
     /// are full; returns the right siblings.
     pub(super) fn split_filling(&mut self, end: End) -> Vec<Child> {
-        if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
+        if self.weight() <= self.bytes_max() || self.row().len() < 2 {
             return Vec::new();
         }
         let cuts = self.cuts_filling(end);
@@ -271,7 +334,7 @@ impl Handle<Leaf> {
     /// Splits the leaf until DW1 leaf-weight holds; returns the new right siblings. When fields are
     /// `appended` in order, all but the last stay, so that leaves behind the appends remain full.
     pub(super) fn split(&mut self, appended: bool) -> Vec<Child> {
-        if self.weight() <= WIDE_LEAF_BYTES_MAX || self.row().len() < 2 {
+        if self.weight() <= self.bytes_max() || self.row().len() < 2 {
             return Vec::new();
         }
         let cuts = self.cuts(appended);
@@ -302,9 +365,9 @@ impl Handle<Leaf> {
 }
 
 /// Halves `range` by weight until every part is light enough or one field.
-fn cut(before: &[usize], range: Range<usize>, cuts: &mut Vec<usize>) {
+fn cut(before: &[usize], range: Range<usize>, bytes_max: usize, cuts: &mut Vec<usize>) {
     let weight = before[range.end] - before[range.start];
-    if range.len() < 2 || weight <= WIDE_LEAF_BYTES_MAX {
+    if range.len() < 2 || weight <= bytes_max {
         return;
     }
     let heavier = |middle: &usize| {
@@ -313,7 +376,7 @@ fn cut(before: &[usize], range: Range<usize>, cuts: &mut Vec<usize>) {
     let middle = (range.start + 1..range.end)
         .min_by_key(heavier)
         .expect("two fields at least");
-    cut(before, range.start..middle, cuts);
+    cut(before, range.start..middle, bytes_max, cuts);
     cuts.push(middle);
-    cut(before, middle..range.end, cuts);
+    cut(before, middle..range.end, bytes_max, cuts);
 }

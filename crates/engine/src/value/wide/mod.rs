@@ -7,16 +7,18 @@
 //! changes in one draft copy each node once.
 //!
 //! Invariants:
-//! - **DW1 leaf-weight** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] or holds one field; it holds
-//!   at least one field, unless it is the root of an empty row.
+//! - **DW1 leaf-weight** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] (that of a list
+//!   [`RUN_LEAF_BYTES_MAX`]) or holds one field; it holds at least one field, unless it is the root
+//!   of an empty row.
 //! - **DW2 interior-children** An interior node has [`WIDE_FANOUT_MIN`] to [`WIDE_FANOUT_MAX`]
 //!   children, the root at least two; all leaves are at one depth.
 //! - **DW3 heavy-neighbours** Of two neighbouring leaves of one interior node at least one weighs
-//!   [`WIDE_LEAF_BYTES_MIN`] or more.
+//!   a quarter of that bound or more.
 //! - **DW4 separators** A child's separator is above every field of the previous child and at or
 //!   below every field of its own. That of a node's first child is meaningless.
-//! - **DW5 exact-sums** A subtree's counts of fields and of heap bytes (including nodes shared with
-//!   other versions) are those of its content.
+//! - **DW5 exact-sums** A subtree's counts of fields, of elements and of heap bytes (including
+//!   nodes shared with other versions) are those of its content. A field is one element, but in a
+//!   list it may hold a run of them, as its name says (`value/list/run.rs`).
 //! - **DW6 large-in-order** `Leaf::large` holds the columns whose cell says so, in the order of
 //!   their fields.
 //!
@@ -46,6 +48,8 @@ use separator::{Separator, Sought};
 /// A large hash; see the module's header.
 pub struct WideRow {
     root: Subtree,
+    /// It is a list: its fields may be runs of elements.
+    has_runs: bool,
 }
 
 /// A column to be stored.
@@ -59,6 +63,15 @@ pub(super) enum Column<'c> {
 struct Subtree {
     node: Node,
     fields: usize,
+    elements: usize,
+    heap_bytes: usize,
+}
+
+/// See DW5 exact-sums.
+#[derive(Clone, Copy)]
+struct Counts {
+    fields: usize,
+    elements: usize,
     heap_bytes: usize,
 }
 
@@ -77,12 +90,27 @@ struct Child {
 
 impl WideRow {
     /// A row of the fields of one block, of any weight: DW1 holds after the next change.
-    pub(super) fn from_block(block: Box<[u8]>) -> Self {
+    pub(super) fn from_block(block: Box<[u8]>, has_runs: bool) -> Self {
         Self {
             root: Subtree::new(Node::Leaf(Handle::new(Leaf {
                 block: block.into_vec(),
                 large: Vec::new(),
+                has_runs,
             }))),
+            has_runs,
+        }
+    }
+
+    /// Whether it is a list.
+    pub(super) fn has_runs(&self) -> bool {
+        self.has_runs
+    }
+
+    /// Makes a row that was built as another a list. O(size).
+    pub(super) fn count_runs(&mut self) {
+        if !self.has_runs {
+            self.root.count_runs();
+            self.has_runs = true;
         }
     }
 
@@ -128,6 +156,7 @@ impl WideRow {
     pub fn hand_over(&self) -> Self {
         Self {
             root: self.root.clone(),
+            has_runs: self.has_runs,
         }
     }
 
@@ -136,6 +165,37 @@ impl WideRow {
     pub fn deep_copy(&self) -> Self {
         Self {
             root: self.root.deep_copy(),
+            has_runs: self.has_runs,
+        }
+    }
+
+    /// How many elements the fields hold. O(1).
+    pub(super) fn elements(&self) -> usize {
+        self.root.elements
+    }
+
+    /// The rank of the field that holds the element at `index`, below [`Self::elements`], and how
+    /// many elements of that field are before it. O(log fields + fields of a leaf).
+    pub(super) fn locate(&self, index: usize) -> (usize, usize) {
+        let (mut tree, mut rank, mut rest) = (&self.root, 0, index);
+        loop {
+            match &tree.node {
+                Node::Leaf(leaf) => {
+                    let (field, rest) = leaf.locate(rest);
+                    return (rank + field, rest);
+                }
+                Node::Interior(children) => {
+                    let child = children.iter().find(|child| {
+                        let found = rest < child.tree.elements;
+                        if !found {
+                            rest -= child.tree.elements;
+                            rank += child.tree.fields;
+                        }
+                        found
+                    });
+                    tree = &child.expect("counts add up (DW5)").tree;
+                }
+            }
         }
     }
 
@@ -207,6 +267,7 @@ impl Subtree {
         let mut tree = Self {
             node,
             fields: 0,
+            elements: 0,
             heap_bytes: 0,
         };
         tree.recount();
@@ -215,26 +276,49 @@ impl Subtree {
 
     /// Updates the counts (DW5). O(fan-out).
     fn recount(&mut self) {
-        (self.fields, self.heap_bytes) = match &self.node {
-            Node::Leaf(leaf) => (leaf.row().len(), NODE_HEADER_BYTES + leaf.heap_bytes()),
-            Node::Interior(children) => children.iter().fold(
-                (0, NODE_HEADER_BYTES + size_of_val(&**children)),
-                |(fields, bytes), child| {
-                    let below = child.tree.heap_bytes + child.separator.heap_bytes();
-                    (fields + child.tree.fields, bytes + below)
-                },
-            ),
-        };
+        match &self.node {
+            Node::Leaf(leaf) => {
+                self.fields = leaf.row().len();
+                self.elements = leaf.elements();
+                self.heap_bytes = NODE_HEADER_BYTES + leaf.heap_bytes();
+            }
+            Node::Interior(children) => {
+                (self.fields, self.elements) = (0, 0);
+                self.heap_bytes = NODE_HEADER_BYTES + size_of_val(&**children);
+                for Child { separator, tree } in children.iter() {
+                    self.fields += tree.fields;
+                    self.elements += tree.elements;
+                    self.heap_bytes += tree.heap_bytes + separator.heap_bytes();
+                }
+            }
+        }
     }
 
-    fn counts(&self) -> (usize, usize) {
-        (self.fields, self.heap_bytes)
+    fn counts(&self) -> Counts {
+        Counts {
+            fields: self.fields,
+            elements: self.elements,
+            heap_bytes: self.heap_bytes,
+        }
     }
 
     /// Updates the counts after a change of a child's (DW5). O(1).
-    fn change_counts(&mut self, before: (usize, usize), after: (usize, usize)) {
-        self.fields = self.fields - before.0 + after.0;
-        self.heap_bytes = self.heap_bytes - before.1 + after.1;
+    fn change_counts(&mut self, before: Counts, after: Counts) {
+        self.fields = self.fields - before.fields + after.fields;
+        self.elements = self.elements - before.elements + after.elements;
+        self.heap_bytes = self.heap_bytes - before.heap_bytes + after.heap_bytes;
+    }
+
+    fn count_runs(&mut self) {
+        match &mut self.node {
+            Node::Leaf(leaf) => leaf.count_runs(),
+            Node::Interior(children) => {
+                for child in children.unshare() {
+                    child.tree.count_runs();
+                }
+            }
+        }
+        self.recount();
     }
 
     fn deep_copy(&self) -> Self {

@@ -6,10 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::{
-    COLUMN_FLAT_BYTES_MAX, WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX,
-    WIDE_LEAF_BYTES_MIN,
-};
+use crate::limits::{COLUMN_FLAT_BYTES_MAX, WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX};
 use crate::value::cost::{self, Cost};
 use crate::value::row::{Cell, EMPTY};
 
@@ -24,8 +21,8 @@ fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]
     let mut recounted = tree.clone();
     recounted.recount();
     assert_eq!(
-        (recounted.fields, recounted.heap_bytes),
-        (tree.fields, tree.heap_bytes),
+        (recounted.fields, recounted.elements, recounted.heap_bytes),
+        (tree.fields, tree.elements, tree.heap_bytes),
         "DW5"
     );
     match &tree.node {
@@ -41,7 +38,7 @@ fn check_tree(tree: &Subtree, root: bool, low: Option<&[u8]>, high: Option<&[u8]
                 children.len()
             );
             let light = |child: &Child| match &child.tree.node {
-                Node::Leaf(leaf) => leaf.weight() < WIDE_LEAF_BYTES_MIN,
+                Node::Leaf(leaf) => leaf.weight() < WIDE_LEAF_BYTES_MAX / 4,
                 Node::Interior(_) => false,
             };
             assert!(
@@ -101,7 +98,7 @@ fn numbered(number: usize) -> Vec<u8> {
 fn filled(fields: usize) -> WideRow {
     let mut numbers: Vec<_> = (0..fields).map(|number| 2 * number).collect();
     fastrand::Rng::with_seed(1).shuffle(&mut numbers);
-    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
     for number in numbers {
         row.set(&numbered(number), Column::Flat(b"value"));
     }
@@ -155,7 +152,7 @@ proptest! {
         keep in 0..400_usize,
     ) {
         let mut model = BTreeMap::new();
-        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
         let mut kept = None;
         for (index, (field, change)) in changes.into_iter().enumerate() {
             let was_there = model.contains_key(&field);
@@ -208,7 +205,7 @@ type Run = (bool, usize, usize, usize, usize);
 /// Sets and removes runs of fields, and checks the row after each.
 fn apply_runs(runs: &[Run]) {
     let mut model = BTreeMap::new();
-    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
     for &(remove, start, count, step, length) in runs {
         for number in (start..).step_by(step).take(count) {
             let field = numbered(number);
@@ -288,7 +285,7 @@ fn a_draft_copies_each_node_once() {
 
 #[test]
 fn fields_that_come_in_order_fill_their_leaves() {
-    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
     for number in 0..20_000 {
         row.set(&numbered(number), Column::Flat(b"value"));
     }
@@ -324,7 +321,7 @@ fn a_row_shrinks_with_its_fields() {
 #[test]
 fn long_common_prefixes_cost_no_copies_of_separators() {
     let stem = vec![b's'; 60_000];
-    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
     let field = |number: u16| [&stem[..], &number.to_be_bytes()].concat();
     for number in 0..300 {
         row.set(&field(2 * number), Column::Flat(b""));
@@ -363,7 +360,7 @@ fn a_deep_copy_shares_no_node() {
 
 #[test]
 fn a_light_leaf_goes_when_its_heavy_neighbour_does() {
-    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
     for (field, length) in [(b"a", 100), (b"m", 16_000), (b"z", 100)] {
         set(&mut row, field, length);
     }
@@ -375,7 +372,7 @@ fn a_light_leaf_goes_when_its_heavy_neighbour_does() {
 
 #[test]
 fn cells_tell_where_large_columns_are() {
-    let mut row = WideRow::from_block(EMPTY.as_slice().into());
+    let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
     for field in [b"b", b"d", b"a", b"c"] {
         let length = if field == b"c" {
             1
@@ -489,7 +486,7 @@ proptest! {
     fn ends_are_those_of_a_deque(
         steps in vec((0..8_u8, 1..150_usize, 0..5_usize), 1..60),
     ) {
-        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
         let mut model: VecDeque<(Vec<u8>, usize)> = VecDeque::new();
         let (mut first, mut last) = (1_000_000, 1_000_000);
         for (kind, count, length) in steps {
@@ -543,7 +540,7 @@ proptest! {
 #[test]
 fn what_is_added_at_an_end_fills_its_leaves() {
     for end in [End::First, End::Last] {
-        let mut row = WideRow::from_block(EMPTY.as_slice().into());
+        let mut row = WideRow::from_block(EMPTY.as_slice().into(), false);
         for batch in 0..100 {
             let start = match end {
                 End::First => 1_000_000 - 32 * batch,
