@@ -6,7 +6,7 @@ use std::iter::FusedIterator;
 
 use super::list;
 use super::row::{self, Entries, Name, Part, RowRef, ShortRow};
-use super::wide::{Changes, Column, End, Leaf};
+use super::wide::{Changes, Column, EXCHANGED_BYTES, End, Leaf};
 use super::{Body, Chunked, PackedRow, RowTag, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
@@ -425,6 +425,12 @@ impl<'o> HashDraft<'o> {
             StringBody::Flat(bytes) => self.set(field, &bytes),
             StringBody::Chunked(column) => self.set_column(field, Column::Large(column)),
         }
+    }
+
+    /// Sets a field to a value as long as the old one, if there is one, and leaves that in its
+    /// place; returns whether the field is new. Makes the row a large one. O(log fields).
+    pub(super) fn exchange(&mut self, field: &[u8], value: &mut [u8; EXCHANGED_BYTES]) -> bool {
+        self.set_column(field, Column::Exchange(value))
     }
 
     fn set_column(&mut self, field: &[u8], column: Column<'_>) -> bool {

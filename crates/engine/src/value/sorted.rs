@@ -291,6 +291,12 @@ impl<'o> SortedDraft<'o> {
         }
     }
 
+    /// Whether members are found by the order of members (DZ1).
+    #[must_use]
+    pub fn is_indexed(&self) -> bool {
+        self.indexed
+    }
+
     /// How many members there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
@@ -335,6 +341,28 @@ impl<'o> SortedDraft<'o> {
         } else if let HashRef::Wide(_) = self.row.as_ref() {
             self.index();
         }
+    }
+
+    /// Gives a member a score that is not 0; returns the one that it had. As [`Self::set`], but
+    /// made for scores that are others: one descent less.
+    pub fn replace(&mut self, member: &[u8], score: f64) -> Option<f64> {
+        if !self.indexed {
+            return self.set(member, score);
+        }
+        assert!(!score.is_nan() && score != 0.0, "DZ2");
+        let mut bits = score.to_bits().to_le_bytes();
+        put_by_member(&mut self.name, member);
+        let is_new = self.row.exchange(&self.name, &mut bits);
+        let old = (!is_new).then(|| f64::from_bits(u64::from_le_bytes(bits)));
+        if old != Some(score) {
+            if let Some(old) = old {
+                put_by_score(&mut self.name, old, member);
+                self.row.remove_present(&self.name);
+            }
+            put_by_score(&mut self.name, score, member);
+            self.row.set(&self.name, b"");
+        }
+        old
     }
 
     /// Adds the order by member (DZ1). O(members · log members), once in the life of a large set.
@@ -465,6 +493,9 @@ mod tests {
                 for (number, score) in changes {
                     let member = format!("member{number}").into_bytes();
                     let old = match score.filter(|_| !removes) {
+                        Some(score) if score != 0.0 && number % 2 == 0 => {
+                            (draft.replace(&member, score), model.insert(member, score))
+                        }
                         Some(score) => (draft.set(&member, score), model.insert(member, score)),
                         None => (draft.remove(&member), model.remove(&member)),
                     };

@@ -64,6 +64,12 @@ impl Options {
         Ok((options, at))
     }
 
+    /// Whether nothing decides about a score but the score that is given.
+    fn is_plain(self) -> bool {
+        let conditions = [self.absent_only, self.present_only, self.greater, self.less];
+        !self.increment && !conditions.contains(&true)
+    }
+
     /// The score to be stored where `old` is; none: the member stays as it is.
     fn decide(self, old: Option<f64>, given: f64) -> Result<Option<f64>, CommandError> {
         let Some(old) = old else {
@@ -90,6 +96,17 @@ pub(super) struct Done {
     score: Option<f64>,
     /// Whether the set is another one now.
     pub(super) is_written: bool,
+}
+
+impl Done {
+    /// Counts a member that got this score and had another one, or none.
+    fn count(&mut self, old: Option<f64>, score: f64) {
+        self.score = Some(score);
+        let is_same = old == Some(score);
+        self.added += usize::from(old.is_none());
+        self.changed += usize::from(old.is_some() && !is_same);
+        self.is_written |= !is_same;
+    }
 }
 
 /// ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member …]
@@ -191,7 +208,13 @@ pub(super) fn give<'m>(
     if pairs.len() as u64 > thresholds.zset_max_listpack_entries {
         encoding = SKIPLIST;
     }
+    // Without conditions a score is looked for where it is replaced; 0 may have to stay as it was.
+    let is_plain = options.is_plain() && draft.is_indexed() && encoding == SKIPLIST;
     for (given, member) in pairs {
+        if is_plain && given != 0.0 {
+            done.count(draft.replace(member, given), given);
+            continue;
+        }
         let old = draft.as_ref().score(member);
         let Some(score) = options.decide(old, given)? else {
             continue;

@@ -265,8 +265,27 @@ impl Handle<Leaf> {
     /// Sets a field; returns whether it is new and whether it is the last one.
     pub(super) fn set(&mut self, field: &[u8], column: Column<'_>) -> (bool, bool) {
         self.prefetch();
+        let at = self.row().search_leaf(field);
+        let Column::Exchange(value) = column else {
+            return self.set_at(at, field, column);
+        };
+        let old = at.ok().and_then(|index| match self.row().cell(index) {
+            Cell::Inline(old) => old.try_into().ok(),
+            Cell::OutOfLine => None,
+        });
+        let done = self.set_at(at, field, Column::Flat(value));
+        *value = old.unwrap_or(*value);
+        done
+    }
+
+    /// The same at a place that was looked for; not for an exchange.
+    fn set_at(
+        &mut self,
+        at: Result<usize, usize>,
+        field: &[u8],
+        column: Column<'_>,
+    ) -> (bool, bool) {
         let row = self.row();
-        let at = row.search_leaf(field);
         let (Ok(index) | Err(index)) = at;
         let was_large = at.is_ok() && row.cell(index) == Cell::OutOfLine;
         let first = self.large_before(index);
@@ -285,6 +304,7 @@ impl Handle<Leaf> {
         let (cell, large) = match column {
             Column::Flat(value) => (Cell::Inline(value), None),
             Column::Large(column) => (Cell::OutOfLine, Some(column)),
+            Column::Exchange(_) => unreachable!("it was made a flat one"),
         };
         let block = row::assemble(&row.with_field(at, field, cell));
         self.change(block, first..first + usize::from(was_large), large);

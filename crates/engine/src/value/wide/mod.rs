@@ -52,11 +52,17 @@ pub struct WideRow {
     has_runs: bool,
 }
 
+/// Bytes of a value that is exchanged: the score of a member.
+pub(super) const EXCHANGED_BYTES: usize = size_of::<f64>();
+
 /// A column to be stored.
 #[derive(Debug)]
 pub(super) enum Column<'c> {
     Flat(&'c [u8]),
     Large(Chunked),
+    /// A flat value that takes the place of another of its length, if there is one, and leaves that
+    /// here.
+    Exchange(&'c mut [u8; EXCHANGED_BYTES]),
 }
 
 #[derive(Clone)]
