@@ -8,7 +8,8 @@
 //! general allocators. `hash` does so for maps without key order. `hitrate` measures which share of
 //! reads a bounded cache answers. `memcached` compares the memcached port with memcached. `restart`
 //! times servers that restart with their data. `pmem` times what persistent memory costs, without a
-//! tree. `report` answers every question on one page. `guard` compares two builds.
+//! tree, and `cdds` what its tree, its layouts and its hash table cost. `report` answers every
+//! question on one page. `guard` compares two builds.
 //!
 //! Deliberately absent: traffic to anything but 127.0.0.1.
 
@@ -17,6 +18,7 @@
 mod accounting;
 mod arguments;
 mod beside;
+mod cdds;
 mod distribution;
 mod embedded;
 mod figures;
@@ -81,6 +83,8 @@ enum Question {
     Restart(restart::Options),
     /// Flushes, blocks and commits of persistent memory, without a tree.
     Pmem(pmem::Options),
+    /// The persistent tree: versions, layouts, its hash table beside it, two threads.
+    Cdds(cdds::Options),
     /// Two builds on a fixed set of cells; names regressions.
     Guard(guard::Options),
     /// Starts a server as the other commands do, prints its process id, waits for standard input
@@ -122,6 +126,7 @@ fn main() -> ExitCode {
         Question::Memcached(options) => beside::run(&options).map_err(Into::into),
         Question::Restart(options) => restart::run(&options).map_err(Into::into),
         Question::Pmem(options) => pmem::run(&options).map_err(Into::into),
+        Question::Cdds(options) => cdds::run(&options).map_err(Into::into),
         Question::Guard(options) => guard::run(&options).map_err(Into::into),
         Question::Sweep { scratch } => {
             guard::sweep(&scratch);

@@ -59,8 +59,8 @@ pub(crate) struct Leaf<'t, M> {
 }
 
 impl<M: Pmem> Tree<M> {
-    /// Whether the open epoch has begun or may (CX6 begun-by-any), and is at least this one, so that
-    /// leaves can be changed.
+    /// Whether the open epoch has begun or may (CX6 begun-by-any), and is at least this one, so
+    /// that leaves can be changed.
     pub(crate) fn is_open_at(&self, epoch: LogEpoch) -> bool {
         epoch <= self.open && self.pool.is_marked(self.open)
     }

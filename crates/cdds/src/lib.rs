@@ -58,7 +58,8 @@
 //! engine change different leaves at the same time (`leaf.rs`); splits, merges and commits have the
 //! tree for themselves.
 //!
-//! Deliberately absent, for now: the paper's sorted layout to measure against.
+//! The paper's layout, with entries in order, is there to be measured (`sorted.rs`, feature
+//! `sorted-nodes`).
 
 mod ahead;
 mod canary;
@@ -80,6 +81,8 @@ mod reader;
 mod record;
 mod scan;
 mod shared;
+#[cfg(any(test, feature = "sorted-nodes"))]
+mod sorted;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -89,4 +92,6 @@ pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, Options, P
 pub use hash::{Table, TableReader};
 pub use reader::Reader;
 pub use scan::Direction;
+#[cfg(any(test, feature = "sorted-nodes"))]
+pub use sorted::SortedTree;
 pub use tree::{Error, Snapshot, Tree};

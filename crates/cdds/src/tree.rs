@@ -148,7 +148,8 @@ pub struct Tree<M> {
     horizons: VecDeque<(LogEpoch, ReclaimEpoch)>,
     /// The open epoch.
     pub(crate) open: LogEpoch,
-    /// Whether it has stored anything. Set by who has the tree, shared or for itself (CX1).
+    /// Whether it has stored anything. Set by who has the tree, shared or for itself
+    /// (CX1 inner-stands).
     has_begun: AtomicBool,
     /// Epochs of snapshots, oldest first.
     pub(crate) retained: Vec<LogEpoch>,

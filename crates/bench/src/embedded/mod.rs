@@ -16,7 +16,7 @@ mod rows;
 mod skew;
 mod snapshots;
 mod targets;
-mod threads;
+pub(crate) mod threads;
 mod turnover;
 mod workload;
 

@@ -7,13 +7,13 @@ use std::time::Instant;
 
 /// What work on several threads took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ran {
+pub(crate) struct Ran {
     /// From the first start to the last end.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// On processors, of all threads together: what a busy machine leaves comparable.
-    pub(super) cpu_seconds: f64,
+    pub(crate) cpu_seconds: f64,
     /// Of what the threads return.
-    pub(super) sum: u64,
+    pub(crate) sum: u64,
     threads: usize,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn on_threads<W>(
 
 /// Runs `work` on all threads at once, each with a worker of its own. The threads read the clock
 /// themselves: on busy cores a thread that waits for them may run again only when they are done.
-pub(super) fn run_threads<W>(
+pub(crate) fn run_threads<W>(
     threads: usize,
     worker: impl Fn() -> W + Sync,
     work: impl Fn(&mut W, usize) -> u64 + Sync,
