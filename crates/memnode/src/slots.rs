@@ -15,7 +15,8 @@
 //!
 //! - **SL1 latched-by-bytes** A slot is latched if and only if its bytes are of the kind that the
 //!   host named. Every write of a minitransaction restores that.
-//! - **SL2 latches-innermost** Who holds a latch takes no other one, so none waits in a circle.
+//! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
+//!   addresses, so none waits in a circle.
 
 use std::ops::Deref;
 use std::ptr;
@@ -144,6 +145,12 @@ pub struct Latch<'s> {
 }
 
 impl Latch<'_> {
+    /// Which state this is.
+    #[inline]
+    pub fn sequence(&self) -> Sequence {
+        self.state.sequence
+    }
+
     /// What it holds, to be changed, as a minitransaction of one phase does that compares what was
     /// read under this latch (MN1 sequences-increase).
     pub fn edit(&mut self) -> &mut [u8] {

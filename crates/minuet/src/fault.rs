@@ -43,6 +43,12 @@ pub(crate) enum Fault {
     OneBranch,
     /// What is remembered of a branch is not compared at all.
     CatalogStale,
+    /// A run in one process does not compare what it only read.
+    RunRead,
+    /// A run in one process lets go of its leaves between comparing and writing.
+    RunLatch,
+    /// A run in one process that writes several keys is not counted.
+    RunCount,
     /// The collection does not see that the version where two branches part is needed.
     PartingFreed,
 }

@@ -47,6 +47,9 @@ pub const DIFF_WANTED_MIN: usize = 4;
 /// Keys that one merge changes or looks at.
 pub const MERGED_MAX: usize = 1 << 13;
 
+/// Leaves whose latches one run in one process holds at a time; one of more is alone.
+pub const LATCHES_MAX: usize = 64;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 448;
 

@@ -228,6 +228,44 @@ pub(crate) fn head(tree: u32, generation: Sequence, created: SnapshotId, body: A
     page.into()
 }
 
+/// What a leaf has room for, as it lies, while changes of it are reckoned one after the other.
+#[derive(Debug)]
+pub(crate) struct Room {
+    gap: usize,
+    removed: usize,
+}
+
+impl Room {
+    /// Whether it has room for an entry at its place, whose suffix and value have so many bytes.
+    #[inline]
+    pub(crate) fn put<B: Deref<Target = [u8]>>(
+        &mut self,
+        page: &Page<B>,
+        index: Result<usize, usize>,
+        suffix: usize,
+        value: usize,
+    ) -> bool {
+        let cell = LEAF_CELL_BYTES + suffix + value;
+        let needed = match index {
+            Ok(index) if page.entry(index).1.len() == value => 0,
+            Ok(_) => cell,
+            Err(_) => cell + PLACE_BYTES,
+        };
+        let left = self.gap.checked_sub(needed);
+        self.gap = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Whether it can lose an entry, and needs not be merged with another leaf.
+    #[inline]
+    pub(crate) fn remove<B: Deref<Target = [u8]>>(&mut self, page: &Page<B>, index: usize) -> bool {
+        let is_large = page.used() >= page.bytes_len() / 2 + self.removed;
+        let (suffix, value) = (page.suffix(index).len(), page.entry(index).1.len());
+        self.removed += LEAF_CELL_BYTES + suffix + value + PLACE_BYTES;
+        is_large
+    }
+}
+
 /// A page that is read. Its bytes are shared, or borrowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Page<B = Bytes> {
@@ -492,18 +530,12 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         }
     }
 
-    /// Whether a leaf has room, as it lies, for an entry at its place, whose suffix and value have
-    /// so many bytes.
-    pub(crate) fn has_room(
-        &self,
-        index: Result<usize, usize>,
-        suffix: usize,
-        value: usize,
-    ) -> bool {
-        let cell = LEAF_CELL_BYTES + suffix + value;
-        match index {
-            Ok(index) => self.entry(index).1.len() == value || self.gap() >= cell,
-            Err(_) => self.gap() >= cell + PLACE_BYTES,
+    /// What a leaf has room for, as it lies.
+    #[inline]
+    pub(crate) fn room(&self) -> Room {
+        Room {
+            gap: self.gap(),
+            removed: 0,
         }
     }
 

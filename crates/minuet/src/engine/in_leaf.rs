@@ -4,12 +4,14 @@ use pando_engine::{
     CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion, mark::MARK_MAX,
 };
 
-use super::State;
+use pando_memnode::Latch;
+
 use super::change::INLINE_BYTES;
 use super::place::Place;
-use super::session::show;
+use super::session::{VALUE_BYTES_MAX, show};
 use super::value::encode;
 use super::walk::{Found, Spot, Target};
+use super::{State, difference};
 use crate::page::{Page, PageEdit};
 
 /// What an update does.
@@ -54,6 +56,58 @@ pub(super) fn encode_new(stored: &mut Vec<u8>, version: ValueVersion, new: &NewV
     encode(stored, &new.view(version), new.mark.min(MARK_MAX));
 }
 
+/// What an update made of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made {
+    pub(super) version: ValueVersion,
+    /// Whether it has a value, which is stored.
+    pub(super) is_there: bool,
+    /// Whether the version is remembered if it has none.
+    pub(super) is_remembered: bool,
+}
+
+impl Made {
+    /// The version of a removal that is remembered.
+    pub(super) fn removed(self) -> Option<ValueVersion> {
+        (!self.is_there && self.is_remembered).then_some(self.version)
+    }
+}
+
+/// Lets `decide` decide like [`choose`], and leaves the value as it is stored, if there is one. One
+/// that no slot holds is refused.
+pub(super) fn make<'d, H: CommitHook>(
+    clock: &EpochClock,
+    (key, found, last): (Key<'_>, Option<&Found<'_>>, Option<ValueVersion>),
+    (stored, refused): (&mut Vec<u8>, &mut bool),
+    hook: &mut H,
+    decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+) -> (Option<Made>, Option<u8>) {
+    let (change, mark) = choose(clock, found, last, decide);
+    let (version, new, is_remembered) = match &change {
+        Change::Keep => return (None, mark),
+        Change::Put(version, new) => {
+            encode_new(stored, *version, new);
+            if stored.len() > VALUE_BYTES_MAX {
+                *refused = true;
+                return (None, None);
+            }
+            (*version, Some(new.view(*version)), true)
+        }
+        Change::Remove(version, is_remembered) => (*version, None, *is_remembered),
+    };
+    // Nothing can fail from here on, and the old value is still where it was.
+    show(found, |old| {
+        hook.committed(key, old, new, version);
+    });
+    let is_there = new.is_some();
+    let made = Made {
+        version,
+        is_there,
+        is_remembered,
+    };
+    (Some(made), None)
+}
+
 impl State {
     /// The version that a key has now, as a value or as a removed one.
     pub(super) fn last_version(
@@ -67,21 +121,16 @@ impl State {
         }
     }
 
-    /// Keeps counts, graves and images right when a key that `was` of this version and length is
-    /// there or not. Of a removed one, `remembered` is the version. The caller has the latch of its
-    /// leaf, or is alone.
-    pub(super) fn book(
+    /// Keeps graves and images right when a key that `was` of this version and length is there or
+    /// not. Of a removed one, `remembered` is the version. The caller has the latch of its leaf, or
+    /// is alone.
+    pub(super) fn remember(
         &self,
         key: Key<'_>,
         was: Option<(u64, usize)>,
         is_there: bool,
         remembered: Option<ValueVersion>,
     ) {
-        self.count(
-            key.tree,
-            is_there && was.is_none(),
-            !is_there && was.is_some(),
-        );
         if is_there {
             self.graves.rise(key);
         } else if let Some(version) = remembered {
@@ -90,6 +139,28 @@ impl State {
         if let Some((version, bytes)) = was {
             self.note_image(ValueVersion::from_bits(version), key.bytes.len() + bytes);
         }
+    }
+
+    /// Gives an entry of a leaf, which has room, another value, or removes it.
+    pub(super) fn edit_entry(
+        latch: &mut Latch<'_>,
+        (index, place): (Result<usize, usize>, &Place<'_>),
+        (version, stored): (ValueVersion, Option<&[u8]>),
+    ) {
+        let version = version.to_bits();
+        let mut edit = PageEdit::in_place(latch.edit());
+        let edited = match (stored, index) {
+            (Some(stored), Ok(index)) => edit.set_entry(index, version, stored),
+            (Some(stored), Err(index)) => edit.insert_entry(index, place.entry(), version, stored),
+            (None, index) => {
+                if let Ok(index) = index {
+                    edit.remove(index);
+                }
+                edit.raise_floor(version);
+                Ok(())
+            }
+        };
+        edited.expect("there is room");
     }
 
     /// Updates a key, if what is decided is a change of its leaf alone; returns the version drawn,
@@ -132,7 +203,7 @@ impl State {
             Change::Put(version, new) => {
                 encode_new(stored, *version, new);
                 let suffix = place.entry().len() - page.prefix_len();
-                let fits = page.has_room(index, suffix, stored.len());
+                let fits = page.room().put(&page, index, suffix, stored.len());
                 if stored.len() > INLINE_BYTES || !fits {
                     return Err(BeyondLeaf);
                 }
@@ -146,21 +217,13 @@ impl State {
             hook.committed(key, old, new, version);
         });
         let was = found.map(|found| (found.version, found.stored.len()));
-        let mut edit = PageEdit::in_place(latch.edit());
-        match (&change, index) {
-            (Change::Put(..), Ok(index)) => edit.set_entry(index, version.to_bits(), stored),
-            (Change::Put(..), Err(index)) => {
-                edit.insert_entry(index, place.entry(), version.to_bits(), stored)
-            }
-            (_, index) => {
-                edit.remove(index.expect("a removed key was there"));
-                edit.raise_floor(version.to_bits());
-                Ok(())
-            }
-        }
-        .expect("there is room");
+        let is_there = new.is_some();
+        debug_assert!(is_there || index.is_ok(), "a removed key was there");
+        let stored = is_there.then_some(&stored[..]);
+        Self::edit_entry(&mut latch, (index, &place), (version, stored));
         let is_remembered = matches!(change, Change::Remove(_, true));
-        self.book(key, was, new.is_some(), is_remembered.then_some(version));
+        self.remember(key, was, is_there, is_remembered.then_some(version));
+        self.count(key.tree, difference(was.is_some(), is_there));
         drop(latch);
         Ok(Some(version))
     }

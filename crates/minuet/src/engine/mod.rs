@@ -13,6 +13,7 @@
 //! | `state` | whoever is alone in it ([`Gated`]): transactions, snapshots, maintenance | sessions inside |
 //! | leaves in it | the same; sessions inside, under the leaf's latch | sessions inside, under the latch |
 //! | counts, graves, images in it | writers, under the latch of the key's leaf | sessions inside |
+//! | `commits` | ends of runs, under all their latches or alone: `Relaxed`, ordered by these | scans |
 //! | `newest_frozen` | whoever makes or releases a snapshot, alone: `Release` | `keeps`, `Acquire` |
 //!
 //! - **ME1 turns** Whoever is alone is in one turn with all memnodes: nothing is prepared or locked
@@ -52,6 +53,7 @@ mod collect;
 mod graves;
 mod in_leaf;
 mod place;
+mod run;
 mod scan;
 mod session;
 mod sight;
@@ -94,6 +96,9 @@ pub struct Options {
     pub memnodes: u16,
     /// See [`Config::page_bytes`]; 1 KiB at least, 4 KiB by default.
     pub page_bytes: usize,
+    /// Every other run of a session ends with a conflict, for tests of who repeats them; none by
+    /// default.
+    pub conflicts: bool,
 }
 
 /// Pages hold [`bundle::SHORT_BYTES`] of a key, its tree's number, and a zero behind it.
@@ -105,6 +110,7 @@ impl Default for Options {
         Self {
             memnodes: 1,
             page_bytes: PAGE_BYTES_MIN,
+            conflicts: false,
         }
     }
 }
@@ -117,6 +123,10 @@ pub struct Minuet {
     entrance: Entrance<State>,
     /// The newest epoch that a snapshot sees; 0: there is none.
     newest_frozen: AtomicU64,
+    /// Runs that have written several keys. On a line of its own: scans of the present read it.
+    commits: Padded<AtomicU64>,
+    /// See [`Options::conflicts`].
+    conflicts: bool,
 }
 
 /// A tree among others.
@@ -154,6 +164,8 @@ impl Counted {
 
 struct State {
     database: Database,
+    /// How often somebody was alone.
+    turns: u64,
     /// The first branch's tip, which only this process moves.
     tip: Sight,
     /// Those of the other branches.
@@ -196,15 +208,19 @@ fn sound<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("a transaction in one process fails: {error}"))
 }
 
+/// By how much a key changes the number of keys; it wraps where that counts down.
+fn difference(was_there: bool, is_there: bool) -> u64 {
+    u64::from(is_there).wrapping_sub(u64::from(was_there))
+}
+
 impl State {
-    /// Counts keys that came and went.
-    fn count(&self, tree: TreeId, came: bool, went: bool) {
-        if came != went
+    /// Counts keys that came and went; see [`difference`].
+    fn count(&self, tree: TreeId, difference: u64) {
+        if difference != 0
             && let Some(counted) = self.trees.get(&tree)
         {
-            // Relaxed: as in `keys`. It wraps back where it counts down.
-            let change = if came { 1 } else { u64::MAX };
-            counted.keys.fetch_add(change, Ordering::Relaxed);
+            // Relaxed: as in `keys`.
+            counted.keys.fetch_add(difference, Ordering::Relaxed);
         }
     }
 
@@ -229,7 +245,9 @@ impl Minuet {
     }
 
     fn write(&self) -> Alone<'_, State> {
-        self.state.alone()
+        let mut state = self.state.alone();
+        state.turns += 1;
+        state
     }
 }
 
@@ -261,6 +279,7 @@ impl Engine for Minuet {
         }));
         let state = State {
             database,
+            turns: 0,
             tip,
             tips: BTreeMap::new(),
             is_branched: false,
@@ -283,6 +302,8 @@ impl Engine for Minuet {
             entrance: state.open().expect("nobody has opened one"),
             state,
             newest_frozen: AtomicU64::new(0),
+            commits: Padded(AtomicU64::new(0)),
+            conflicts: options.conflicts,
         }))
     }
 

@@ -81,6 +81,12 @@ impl<'k> Place<'k> {
     }
 }
 
+/// The key that [`Place::whole`] is of.
+pub(super) fn key_of(whole: &[u8]) -> Key<'_> {
+    let (tree, bytes) = whole.split_first_chunk().expect("a tree's number");
+    Key::new(TreeId(u32::from_be_bytes(*tree)), bytes)
+}
+
 /// What the keys of a tree begin with, and what those of the next one do.
 pub(super) fn ends(tree: TreeId) -> ([u8; TREE_BYTES], [u8; TREE_BYTES]) {
     (tree.0.to_be_bytes(), (tree.0 + 1).to_be_bytes())

@@ -85,7 +85,7 @@ impl<'f> Scan<'f> {
         };
         let (mut row, mut leaf) = state.descend(sight, target);
         for left in (0..LEAVES_TOGETHER).rev() {
-            // Before this leaf is held (SL2 latches-innermost).
+            // Before this leaf is held (SL2 latches-in-order).
             let ahead = row.as_mut().filter(|_| left > 0);
             let ahead = ahead.and_then(|(parent, index)| {
                 *index = match self.way {

@@ -12,13 +12,14 @@ use pando_memnode::Address;
 use pando_memnode::limits::SLOT_BYTES_MAX;
 use pando_sync::Entrance;
 
-use super::in_leaf::{Change, choose, encode_new};
+use super::in_leaf::{encode_new, make};
 use super::place::Place;
+use super::run::{COUNTS_ANYWAY, Run};
 use super::scan::Scan;
 use super::sight::Seat;
 use super::value::deadline_of;
 use super::walk::{Found, Marked, Spot, TOGETHER_MAX};
-use super::{Minuet, State};
+use super::{Minuet, State, difference};
 use crate::tree::BODY_HEADER;
 
 /// A session of the engine; dropping it frees its place.
@@ -26,16 +27,23 @@ pub struct MinuetSession {
     pub(super) engine: Arc<Minuet>,
     pub(super) entrance: Entrance<State>,
     /// A value that is being written, as it is stored.
-    stored: Vec<u8>,
+    pub(super) stored: Vec<u8>,
     /// See [`Self::take_refusal`].
-    refused: bool,
+    pub(super) refused: bool,
+    pub(super) under_way: Option<Box<Run>>,
+    /// In a run that only reads: how many runs had written several keys when it began.
+    pub(super) reads: Option<u64>,
+    /// Marks that are left if that run counts.
+    pub(super) marked: Vec<Marked>,
+    /// The last run ended with a planted conflict.
+    pub(super) conflicted: bool,
 }
 
 /// The longest value, as it is stored: its body is one slot.
-const VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - BODY_HEADER.len();
+pub(super) const VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - BODY_HEADER.len();
 
 /// Bytes of [`MinuetSession::stored`] that are kept from one write to the next.
-const STORED_BYTES_KEPT: usize = 1 << 16;
+pub(super) const STORED_BYTES_KEPT: usize = 1 << 16;
 
 impl MinuetSession {
     pub(super) fn new(engine: Arc<Minuet>, entrance: Entrance<State>) -> Self {
@@ -44,6 +52,10 @@ impl MinuetSession {
             entrance,
             stored: Vec::new(),
             refused: false,
+            under_way: None,
+            reads: None,
+            marked: Vec::new(),
+            conflicted: false,
         }
     }
 
@@ -75,7 +87,7 @@ pub(super) fn show<R>(
 
 impl State {
     /// Makes a change, and keeps the images, counts and graves right.
-    fn apply(
+    pub(super) fn apply(
         &mut self,
         (key, seat): (Key<'_>, Seat),
         (place, spot): (&Place<'_>, Spot),
@@ -91,7 +103,33 @@ impl State {
         } else if was.is_some() {
             self.remove((seat, place), spot, version);
         }
-        self.book(key, was, stored.is_some(), is_remembered.then_some(version));
+        let is_there = stored.is_some();
+        self.remember(key, was, is_there, is_remembered.then_some(version));
+        self.count(key.tree, difference(was.is_some(), is_there));
+    }
+}
+
+impl State {
+    /// Shows what there is of a key at present to `look`.
+    pub(super) fn look<R>(&self, key: Key<'_>, look: impl FnOnce(Option<&Found<'_>>) -> R) -> R {
+        match self.present(key.tree) {
+            Some((sight, base)) => self.find(sight, &Place::of(Key::new(base, key.bytes)), look),
+            None => look(None),
+        }
+    }
+
+    /// What a probe says of a key that was looked for.
+    pub(super) fn probed(&self, key: Key<'_>, found: Option<&Found<'_>>) -> Probe {
+        match found {
+            Some(found) => Probe::Present {
+                version: ValueVersion::from_bits(found.version),
+                deadline: deadline_of(found.stored),
+            },
+            None => match self.graves.version(key) {
+                Some(version) => Probe::Removed(version),
+                None => Probe::Absent,
+            },
+        }
     }
 }
 
@@ -131,6 +169,9 @@ impl Point for MinuetSession {
 
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
         key.check();
+        if self.under_way.is_some() {
+            return self.get_in_run(key, read);
+        }
         let state = self.entrance.enter();
         let Some((sight, base)) = state.present(key.tree) else {
             return read(None);
@@ -151,6 +192,13 @@ impl Point for MinuetSession {
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
         for key in keys {
             key.check();
+        }
+        if self.under_way.is_some() {
+            self.warm(keys);
+            for (index, key) in keys.iter().enumerate() {
+                self.get_in_run(*key, |value| read(index, value));
+            }
+            return;
         }
         let mut first = 0;
         for keys in chunks(keys) {
@@ -188,24 +236,11 @@ impl Point for MinuetSession {
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();
-        let state = self.entrance.enter();
-        let probe = |found: Option<&Found<'_>>| match found {
-            Some(found) => Probe::Present {
-                version: ValueVersion::from_bits(found.version),
-                deadline: deadline_of(found.stored),
-            },
-            None => match state.graves.version(key) {
-                Some(version) => Probe::Removed(version),
-                None => Probe::Absent,
-            },
-        };
-        match state.present(key.tree) {
-            Some((sight, base)) => {
-                let place = Place::of(Key::new(base, key.bytes));
-                state.find(sight, &place, probe)
-            }
-            None => probe(None),
+        if self.under_way.is_some() {
+            return self.probe_in_run(key);
         }
+        let state = self.entrance.enter();
+        state.look(key, |found| state.probed(key, found))
     }
 
     fn update<'d, H: CommitHook>(
@@ -215,11 +250,18 @@ impl Point for MinuetSession {
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         key.check();
+        if self.under_way.is_some() {
+            return self.update_in_run(key, hook, &mut decide);
+        }
+        if self.reads.is_some() {
+            self.reads = Some(COUNTS_ANYWAY);
+        }
         let Self {
             engine,
             entrance,
             stored,
             refused,
+            ..
         } = self;
         let clock = &engine.clock;
         let state = entrance.enter();
@@ -239,38 +281,24 @@ impl Point for MinuetSession {
         let page = state.page(spot.leaf);
         let found = state.found_in(&page, spot, &place);
         let last = state.last_version(found.as_ref(), key);
-        let (change, mark) = choose(clock, found.as_ref(), last, &mut decide);
-        let (version, new, is_remembered) = match &change {
-            Change::Keep => {
-                if let (Some(mark), Some(found)) = (mark, found) {
-                    let mark_at = found.mark_at;
-                    drop(page);
-                    state.set_mark(mark_at, mark);
-                }
-                return None;
+        let what = (key, found.as_ref(), last);
+        let into = (&mut *stored, refused);
+        let (made, mark) = make(clock, what, into, hook, &mut decide);
+        let Some(made) = made else {
+            if let (Some(mark), Some(found)) = (mark, found) {
+                let mark_at = found.mark_at;
+                drop(page);
+                state.set_mark(mark_at, mark);
             }
-            Change::Put(version, new) => {
-                encode_new(stored, *version, new);
-                if stored.len() > VALUE_BYTES_MAX {
-                    *refused = true;
-                    return None;
-                }
-                (*version, Some(new.view(*version)), true)
-            }
-            Change::Remove(version, is_remembered) => (*version, None, *is_remembered),
+            return None;
         };
-        // Nothing can fail from here on, and the old value is still where it was.
-        show(found.as_ref(), |old| {
-            hook.committed(key, old, new, version);
-        });
         drop(page);
-        let stored_now = new.is_some().then_some(&stored[..]);
-        let change = (version, stored_now);
-        state.apply((key, seat), (&place, spot), change, is_remembered);
+        let change = (made.version, made.is_there.then_some(&stored[..]));
+        state.apply((key, seat), (&place, spot), change, made.is_remembered);
         if stored.capacity() > STORED_BYTES_KEPT {
             *stored = Vec::new();
         }
-        Some(version)
+        Some(made.version)
     }
 
     fn sample<R>(
@@ -354,6 +382,9 @@ impl MinuetSession {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
+        if at.is_none() {
+            self.scan_in_run();
+        }
         let state = self.entrance.enter();
         let Some((sight, base)) = state.sight(at, tree) else {
             return read(None);
@@ -380,6 +411,9 @@ impl MinuetSession {
         way: Direction,
         mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
+        if at.is_none() {
+            self.scan_in_run();
+        }
         let base = self.entrance.enter().sight(at, tree).map(|(_, base)| base);
         let Some(base) = base else { return };
         let mut scan = Scan::new(base, from, way);
@@ -400,9 +434,12 @@ impl MinuetSession {
     }
 
     /// Readers of a snapshot leave no marks: what they read may be shared with the present.
-    fn leave_marks(&self, at: Option<Snapshot>, marked: &[Marked]) {
+    pub(super) fn leave_marks(&mut self, at: Option<Snapshot>, marked: &[Marked]) {
         if at.is_some() || marked.is_empty() {
             return;
+        }
+        if self.reads.is_some() {
+            return self.marked.extend_from_slice(marked);
         }
         let state = self.entrance.enter();
         let left = marked.iter().filter(|marked| !state.leave_mark(marked));

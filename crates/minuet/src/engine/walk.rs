@@ -2,8 +2,8 @@
 //! discretionary copies once there are branches (MF2 forwarders-lead-on).
 //!
 //! An inner node is read as it lies, a leaf under its latch. What is found in a leaf stays there
-//! for as long as its page is held, or nobody else is inside. Nobody holds two
-//! (SL2 latches-innermost).
+//! for as long as its page is held, or nobody else is inside. Only the
+//! end of a run holds several (SL2 latches-in-order).
 
 use std::ops::{ControlFlow, Deref, Range};
 
@@ -11,7 +11,7 @@ use pando_engine::{Direction, Key, TreeId, ValueRef};
 use pando_memnode::{Address, Latch, Seen};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
-use super::place::{Place, TREE_BYTES, ends};
+use super::place::{Place, TREE_BYTES, ends, key_of};
 use super::sight::Sight;
 use super::value::{MARK, Stored, show};
 use super::{State, bundle};
@@ -78,7 +78,7 @@ pub(super) type Marked = (Vec<u8>, u64, u8);
 
 impl State {
     #[inline]
-    fn see(&self, address: Address) -> Seen<'_> {
+    pub(super) fn see(&self, address: Address) -> Seen<'_> {
         let memnode = self.database.memnodes().memnode(address.memnode);
         memnode.see(address.slot)
     }
@@ -490,7 +490,7 @@ impl State {
     /// Gives a value the mark that its reader left, unless it has changed since; whether that could
     /// be done under the latch of its leaf.
     pub(super) fn leave_mark(&self, (whole, version, mark): &Marked) -> bool {
-        let Some((sight, place)) = self.marked(whole) else {
+        let Some((sight, place)) = self.placed(whole) else {
             return true;
         };
         if place.rest.is_some() {
@@ -510,7 +510,7 @@ impl State {
 
     /// The same, of any value.
     pub(super) fn leave_mark_alone(&mut self, marked: &Marked) {
-        let Some((sight, place)) = self.marked(&marked.0) else {
+        let Some((sight, place)) = self.placed(&marked.0) else {
             return;
         };
         let mark_at = self.find(sight, &place, |found| {
@@ -522,11 +522,11 @@ impl State {
         }
     }
 
-    /// Where a marked value is, if its tree is there.
-    fn marked<'k>(&self, whole: &'k [u8]) -> Option<(&Sight, Place<'k>)> {
-        let (tree, bytes) = whole.split_first_chunk().expect("a tree's number");
-        let (sight, tree) = self.present(TreeId(u32::from_be_bytes(*tree)))?;
-        Some((sight, Place::of(Key::new(tree, bytes))))
+    /// Where a key is, with its tree's number, if that is there.
+    pub(super) fn placed<'k>(&self, whole: &'k [u8]) -> Option<(&Sight, Place<'k>)> {
+        let Key { tree, bytes } = key_of(whole);
+        let (sight, base) = self.present(tree)?;
+        Some((sight, Place::of(Key::new(base, bytes))))
     }
 
     pub(super) fn set_mark(&mut self, (address, at): (Address, usize), mark: u8) {

@@ -85,6 +85,17 @@ impl<'b> PageEdit<&'b mut [u8]> {
 }
 
 impl<B: Changed> PageEdit<B> {
+    /// Puts bytes one after the other.
+    fn put_all(&mut self, mut at: usize, parts: [&[u8]; 2]) {
+        if self.pieces.is_some() {
+            return self.put(at, &parts.concat());
+        }
+        for part in parts {
+            self.put(at, part);
+            at += part.len();
+        }
+    }
+
     fn put(&mut self, at: usize, bytes: &[u8]) {
         self.page.bytes.changed()[at..at + bytes.len()].copy_from_slice(bytes);
         if let Some(pieces) = &mut self.pieces {
@@ -163,7 +174,7 @@ impl<B: Changed> PageEdit<B> {
         if self.page.entry(index).1.len() == value.len() {
             let at = self.page.cell_at(index);
             let start = at + 4 + self.page.suffix(index).len();
-            self.put(start, &[&version.to_le_bytes(), value].concat());
+            self.put_all(start, [&version.to_le_bytes(), value]);
             return Ok(());
         }
         let key = self.page.key(index);

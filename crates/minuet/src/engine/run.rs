@@ -1,0 +1,572 @@
+//! Runs ([`Transactional`]): what a session does from the beginning of one to its end counts as a
+//! whole, or not at all, beside everybody else.
+//!
+//! These are Minuet's dynamic transactions (§4.1 of its paper) where proxy and memnodes share a
+//! process: reads go to the tree, writes are kept apart, and the end compares what was read before
+//! it writes. It compares the versions of keys, where a coordinator compares those of slots, so
+//! neighbours in a leaf are in nobody's way.
+//!
+//! ```text
+//! begin_run ──► get, update, probe ──► end_run ──► all leaves latched: compared, written ──► Done
+//!                                         │  no room in a leaf │ a key has changed ──► Conflict
+//!                                         └────► alone ◄───────┘ compared, written by transactions
+//! ```
+//!
+//! - **MR1 runs-validated** A run counts while the latches of the leaves of all keys that it
+//!   touched are held at once, or by whoever is alone. Each key then has the value, or the removal,
+//!   that the run saw first. So all that it saw and wrote is of that moment, and nobody who takes
+//!   one of the latches later sees less than all of it. A run that has only read counts without
+//!   them if none of the leaves has changed.
+//! - **MR2 counted-once** The number of keys of a tree changes once for a run, before the first
+//!   latch is released.
+//! - **MR3 scans-between-runs** A run that scans counts if it writes nothing and no run that writes
+//!   several keys has counted since the scan began. That is counted under all latches of such a
+//!   run, so a scan that has seen some of it sees the count as well. So it shows all of a run or
+//!   nothing; of changes of single keys it shows some, as any scan of the present. A run that only
+//!   reads is the same, whatever it reads ([`MinuetSession::begin_reads`]).
+//!
+//! Deliberately absent: views of the past, which need no run.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_engine::{CommitHook, Decision, Key, Outcome, Probe, Transactional, TreeId, ValueRef};
+use pando_engine::{Engine, ValueVersion};
+use pando_memnode::{Address, Latch, Sequence};
+
+use super::change::INLINE_BYTES;
+use super::in_leaf::{BeyondLeaf, Made, make};
+use super::place::{Place, TREE_BYTES, key_of};
+use super::session::{MinuetSession, STORED_BYTES_KEPT, show};
+use super::sight::Sight;
+use super::value::{MARK, deadline_of};
+use super::walk::{Found, Marked, Spot, Target};
+use super::{State, difference};
+use crate::fault::{Fault, planted};
+use crate::limits::LATCHES_MAX;
+use crate::page::Page;
+
+/// Of a run that was to read alone, and has written: that stays.
+pub(super) const COUNTS_ANYWAY: u64 = u64::MAX;
+
+/// A run in progress.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    /// By tree and key.
+    touched: BTreeMap<Box<[u8]>, Touched>,
+    /// Marks that were left on values of the tree.
+    marked: Vec<Marked>,
+    /// How many runs had written several keys before the first scan.
+    scanned: Option<u64>,
+    /// It cannot count any more.
+    is_void: bool,
+}
+
+#[derive(Debug)]
+struct Touched {
+    /// As the run saw it first.
+    seen: Seen,
+    /// Where that was; nowhere if there was no such tree.
+    at: Option<At>,
+    written: Option<Written>,
+}
+
+/// Where a key was found, or would be. It still is there if nobody was alone and its leaf has not
+/// changed since.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    /// [`State::turns`].
+    turns: u64,
+    sequence: Sequence,
+    spot: Spot,
+    /// The version of its value, and the length.
+    was: Option<(u64, usize)>,
+    /// It cannot be changed in its leaf.
+    is_fixed: bool,
+}
+
+/// What there is of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    is_there: bool,
+    /// Of its value, or of its removal if that is remembered.
+    version: Option<ValueVersion>,
+}
+
+/// What a run gives a key.
+#[derive(Debug)]
+struct Written {
+    made: Made,
+    /// The value, as it is stored; none if the key is removed.
+    stored: Option<Vec<u8>>,
+}
+
+impl Seen {
+    /// Whether nothing has become of the key. A removal that was seen may be forgotten by now.
+    fn is_still(self, now: Self) -> bool {
+        let is_forgotten = !now.is_there && now.version.is_none();
+        self.is_there == now.is_there && (self.version == now.version || is_forgotten)
+    }
+}
+
+impl Written {
+    fn found(&self) -> Option<Found<'_>> {
+        let stored = self.stored.as_deref()?;
+        Some(Found {
+            version: self.made.version.to_bits(),
+            stored,
+            mark: stored[MARK],
+            mark_at: (Address::default(), MARK),
+            is_apart: false,
+        })
+    }
+
+    fn set_mark(&mut self, mark: Option<u8>) {
+        if let (Some(stored), Some(mark)) = (&mut self.stored, mark) {
+            stored[MARK] = mark;
+        }
+    }
+}
+
+impl Run {
+    fn written(&mut self, whole: &[u8]) -> Option<&mut Written> {
+        self.touched.get_mut(whole)?.written.as_mut()
+    }
+
+    /// Notes what there is of a key that the run looks at.
+    fn see(&mut self, whole: &[u8], seen: Seen, at: Option<At>) {
+        if let Some(touched) = self.touched.get(whole) {
+            self.is_void |= !touched.seen.is_still(seen);
+        } else {
+            let written = None;
+            self.touched
+                .insert(whole.into(), Touched { seen, at, written });
+        }
+    }
+
+    fn mark(&mut self, whole: &[u8], found: Option<&Found<'_>>, mark: Option<u8>) {
+        if let (Some(found), Some(mark)) = (found, mark) {
+            self.marked.push((whole.to_vec(), found.version, mark));
+        }
+    }
+
+    /// Counts it, if it has written several keys (MR3).
+    fn note(&self, commits: &AtomicU64) {
+        let written = |touched: &&Touched| touched.written.is_some();
+        let is_several = self.touched.values().filter(written).nth(1).is_some();
+        if is_several && !planted(Fault::RunCount) {
+            // Relaxed: latches, or being alone, order it.
+            commits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl State {
+    fn seen(&self, key: Key<'_>, found: Option<&Found<'_>>) -> Seen {
+        Seen {
+            is_there: found.is_some(),
+            version: self.last_version(found, key),
+        }
+    }
+
+    /// Finds a key in its leaf, which is in this state.
+    fn find_at<'s, B: Deref<Target = [u8]>>(
+        &'s self,
+        (sight, place): (&Sight, &Place<'_>),
+        (page, leaf, sequence): (&'s Page<B>, Address, Sequence),
+    ) -> (At, Option<Found<'s>>) {
+        let index = page.find(place.entry());
+        let spot = Spot { leaf, index };
+        let found = self.found_in(page, spot, place);
+        let is_apart = found.is_some_and(|found| found.is_apart) || place.rest.is_some();
+        let at = At {
+            turns: self.turns,
+            sequence,
+            spot,
+            was: found.map(|found| (found.version, found.stored.len())),
+            is_fixed: is_apart || page.created() != sight.view.snapshot(),
+        };
+        (at, found)
+    }
+
+    /// Shows what there is of a key, and where, to `look`.
+    fn look_at<R>(
+        &self,
+        key: Key<'_>,
+        look: impl FnOnce(Option<&Found<'_>>, Option<At>) -> R,
+    ) -> R {
+        let Some((sight, base)) = self.present(key.tree) else {
+            return look(None, None);
+        };
+        let place = Place::of(Key::new(base, key.bytes));
+        let leaf = self.leaf(sight, Target::At(place.entry()));
+        let seen = self.see(leaf);
+        let sequence = seen.state().sequence;
+        let page = Page::of_slot(seen);
+        let (at, found) = self.find_at((sight, &place), (&page, leaf, sequence));
+        look(found.as_ref(), Some(at))
+    }
+}
+
+impl MinuetSession {
+    /// [`pando_engine::Point::get`] in a run.
+    pub(super) fn get_in_run<R>(
+        &mut self,
+        key: Key<'_>,
+        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
+    ) -> R {
+        let run = self.under_way.as_mut().expect("a run is under way");
+        let place = Place::of(key);
+        let whole = place.whole();
+        if let Some(written) = run.written(&whole) {
+            let (shown, mark) = show(written.found().as_ref(), read);
+            written.set_mark(mark);
+            return shown;
+        }
+        let state = self.entrance.enter();
+        state.look_at(key, |found, at| {
+            let (shown, mark) = show(found, read);
+            run.see(&whole, state.seen(key, found), at);
+            run.mark(&whole, found, mark);
+            shown
+        })
+    }
+
+    /// [`pando_engine::Point::probe`] in a run.
+    pub(super) fn probe_in_run(&mut self, key: Key<'_>) -> Probe {
+        let run = self.under_way.as_mut().expect("a run is under way");
+        let place = Place::of(key);
+        let whole = place.whole();
+        if let Some(Written { made, stored }) = run.written(&whole) {
+            return match stored {
+                Some(stored) => Probe::Present {
+                    version: made.version,
+                    deadline: deadline_of(stored),
+                },
+                None if made.is_remembered => Probe::Removed(made.version),
+                None => Probe::Absent,
+            };
+        }
+        let state = self.entrance.enter();
+        state.look_at(key, |found, at| {
+            run.see(&whole, state.seen(key, found), at);
+            state.probed(key, found)
+        })
+    }
+
+    /// [`pando_engine::Point::update`] in a run.
+    pub(super) fn update_in_run<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        let run = self.under_way.as_mut().expect("a run is under way");
+        let into = (&mut self.stored, &mut self.refused);
+        let clock = &*self.engine.clock;
+        let place = Place::of(key);
+        let whole = place.whole();
+        let made = if let Some(written) = run.written(&whole) {
+            let found = written.found();
+            let last = Some(written.made.version);
+            let (made, mark) = make(clock, (key, found.as_ref(), last), into, hook, decide);
+            written.set_mark(mark);
+            made
+        } else {
+            let state = self.entrance.enter();
+            if state.seat(key.tree).is_none() {
+                // As outside of a run.
+                decide(None);
+                return None;
+            }
+            state.look_at(key, |found, at| {
+                let seen = state.seen(key, found);
+                run.see(&whole, seen, at);
+                let (made, mark) = make(clock, (key, found, seen.version), into, hook, decide);
+                run.mark(&whole, found, mark);
+                made
+            })
+        };
+        let made = made?;
+        let is_large = self.stored.capacity() > STORED_BYTES_KEPT;
+        let stored = made.is_there.then(|| {
+            if is_large {
+                std::mem::take(&mut self.stored)
+            } else {
+                self.stored.clone()
+            }
+        });
+        let touched = run.touched.get_mut(&*whole).expect("it was looked at");
+        touched.written = Some(Written { made, stored });
+        Some(made.version)
+    }
+}
+
+impl MinuetSession {
+    /// Begins a run that only reads, and shows changes of single keys as they come (MR3): it notes
+    /// nothing of what it reads. Should it write nevertheless, then at once, and it counts.
+    pub fn begin_reads(&mut self) {
+        assert!(self.under_way.is_none() && self.reads.is_none());
+        // Relaxed: as below.
+        self.reads = Some(self.engine.commits.0.load(Ordering::Relaxed));
+    }
+
+    /// Something of the present is read without naming its keys.
+    pub(super) fn scan_in_run(&mut self) {
+        if let Some(run) = &mut self.under_way {
+            // Relaxed: what those runs have written is read later, under latches.
+            let commits = || self.engine.commits.0.load(Ordering::Relaxed);
+            run.scanned.get_or_insert_with(commits);
+        }
+    }
+}
+
+impl Transactional for MinuetSession {
+    fn begin_run(&mut self) {
+        assert!(self.under_way.is_none(), "one run at a time");
+        self.under_way = Some(Box::default());
+    }
+
+    fn is_blind(&self) -> bool {
+        false
+    }
+
+    fn end_run(&mut self) -> Outcome {
+        if let Some(before) = self.reads.take() {
+            let is_same = self.engine.commits.0.load(Ordering::Relaxed) == before;
+            self.conflicted = self.engine.conflicts && !self.conflicted;
+            let marked = std::mem::take(&mut self.marked);
+            if before != COUNTS_ANYWAY && (self.conflicted || !is_same) {
+                return Outcome::Conflict;
+            }
+            self.leave_marks(None, &marked);
+            return Outcome::Done;
+        }
+        let run = self.under_way.take().expect("a run is under way");
+        self.conflicted = self.engine.conflicts && !self.conflicted;
+        if self.conflicted || run.is_void || !self.commit(&run) {
+            return Outcome::Conflict;
+        }
+        self.leave_marks(None, &run.marked);
+        Outcome::Done
+    }
+
+    fn len(&self, tree: TreeId) -> u64 {
+        let mut keys = self.engine.len(tree);
+        for (whole, touched) in self.under_way.iter().flat_map(|run| &run.touched) {
+            if let Some(written) = &touched.written
+                && key_of(whole).tree == tree
+            {
+                let change = difference(touched.seen.is_there, written.made.is_there);
+                keys = keys.wrapping_add(change);
+            }
+        }
+        keys
+    }
+}
+
+/// A touched key, and where it is.
+struct Spotted<'r> {
+    whole: &'r [u8],
+    touched: &'r Touched,
+    leaf: Address,
+    index: Result<usize, usize>,
+    was: Option<(u64, usize)>,
+}
+
+impl MinuetSession {
+    /// Whether a run counts; then it is in the trees.
+    fn commit(&mut self, run: &Run) -> bool {
+        let commits = &self.engine.commits.0;
+        if let Some(before) = run.scanned
+            && (run.touched.values().any(|touched| touched.written.is_some())
+                // Relaxed: who has read something of such a run has had one of its latches since.
+                || commits.load(Ordering::Relaxed) != before)
+        {
+            return false;
+        }
+        if run.touched.is_empty() {
+            return true;
+        }
+        let state = self.entrance.enter();
+        if state.is_as_read(run) {
+            return true;
+        }
+        let done = state.commit_in_leaves(run, commits);
+        drop(state);
+        done.unwrap_or_else(|BeyondLeaf| self.engine.write().commit_alone(run, commits))
+    }
+}
+
+impl State {
+    /// Whether a run has only read, and no leaf has changed that it read. They need not be latched
+    /// at once: all were as they are when it had read the last one.
+    fn is_as_read(&self, run: &Run) -> bool {
+        run.touched.values().all(|touched| {
+            let is_same = |at: At| {
+                let is_there = at.turns == self.turns;
+                is_there && self.see(at.spot.leaf).state().sequence == at.sequence
+            };
+            touched.written.is_none() && touched.at.is_some_and(is_same)
+        })
+    }
+
+    /// Whether a run counts, if what it writes changes leaves alone. Otherwise nothing has changed.
+    fn commit_in_leaves(&self, run: &Run, commits: &AtomicU64) -> Result<bool, BeyondLeaf> {
+        let mut spots = Vec::with_capacity(run.touched.len());
+        for (whole, touched) in &run.touched {
+            let leaf = match touched.at {
+                Some(at) if at.turns == self.turns => at.spot.leaf,
+                _ => match self.placed(whole) {
+                    Some((sight, place)) => self.leaf(sight, Target::At(place.entry())),
+                    None => return Ok(false),
+                },
+            };
+            spots.push(Spotted {
+                whole,
+                touched,
+                leaf,
+                index: Err(0),
+                was: None,
+            });
+        }
+        // In the order of addresses (SL2 latches-in-order).
+        spots.sort_by_key(|spot| spot.leaf);
+        let leaves = spots.chunk_by_mut(|one, next| one.leaf == next.leaf);
+        let mut leaves: Vec<_> = leaves.collect();
+        if leaves.len() > LATCHES_MAX {
+            return Err(BeyondLeaf);
+        }
+        let latch = |spots: &&mut [Spotted<'_>]| self.latch(spots[0].leaf);
+        let mut latches: Vec<_> = leaves.iter().map(latch).collect();
+        for (spots, latch) in leaves.iter_mut().zip(&latches) {
+            if !self.takes(latch, spots)? {
+                return Ok(false);
+            }
+        }
+        if planted(Fault::RunLatch) {
+            drop(latches);
+            std::thread::yield_now();
+            latches = leaves.iter().map(latch).collect();
+        }
+        // From here on it counts.
+        let mut changes = BTreeMap::new();
+        for (spots, latch) in leaves.iter().zip(&mut latches) {
+            for spot in &**spots {
+                let index = (spots.len() == 1).then_some(spot.index);
+                let change = self.write(latch, spot, index);
+                if change != 0 {
+                    let sum = changes.entry(key_of(spot.whole).tree).or_insert(0);
+                    *sum = change.wrapping_add(*sum);
+                }
+            }
+        }
+        // Before the first latch is released (MR2).
+        for (tree, change) in changes {
+            self.count(tree, change);
+        }
+        run.note(commits);
+        drop(latches);
+        Ok(true)
+    }
+
+    /// Whether the touched keys of a leaf are as the run saw them, and where they are; fails if the
+    /// leaf has no room for what it writes.
+    fn takes(&self, latch: &Latch<'_>, spots: &mut [Spotted<'_>]) -> Result<bool, BeyondLeaf> {
+        let page = Page::of_slot(&latch[..]);
+        let mut room = page.room();
+        for spot in spots {
+            let (key, touched) = (key_of(spot.whole), spot.touched);
+            let is_same = |at: &At| at.turns == self.turns && at.sequence == latch.sequence();
+            let at = if let Some(at) = touched.at.filter(is_same) {
+                at
+            } else {
+                let Some((sight, place)) = self.placed(spot.whole) else {
+                    return Ok(false);
+                };
+                let leaf = (&page, spot.leaf, latch.sequence());
+                let (at, found) = self.find_at((sight, &place), leaf);
+                let is_still = touched.seen.is_still(self.seen(key, found.as_ref()));
+                let is_unread = touched.written.is_none() && planted(Fault::RunRead);
+                if !is_still && !is_unread {
+                    return Ok(false);
+                }
+                at
+            };
+            (spot.index, spot.was) = (at.spot.index, at.was);
+            let Some(written) = &touched.written else {
+                continue;
+            };
+            let has_room = match (&written.stored, spot.index) {
+                (Some(stored), index) => {
+                    let suffix = TREE_BYTES + key.bytes.len() - page.prefix_len();
+                    let is_inline = stored.len() <= INLINE_BYTES;
+                    is_inline && !at.is_fixed && room.put(&page, index, suffix, stored.len())
+                }
+                (None, Ok(index)) => !at.is_fixed && room.remove(&page, index),
+                (None, Err(_)) => !at.is_fixed,
+            };
+            if !has_room {
+                return Err(BeyondLeaf);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes a key of a leaf that has room, if the run does; returns by how much the number of
+    /// keys changes. It is at `index`, unless others of its leaf have changed.
+    fn write(
+        &self,
+        latch: &mut Latch<'_>,
+        spot: &Spotted<'_>,
+        index: Option<Result<usize, usize>>,
+    ) -> u64 {
+        let Some(written) = &spot.touched.written else {
+            return 0;
+        };
+        let (_, place) = self.placed(spot.whole).expect("its tree was there");
+        let find = || Page::of_slot(&latch[..]).find(place.entry());
+        let index = index.unwrap_or_else(find);
+        let made = written.made;
+        let new = (made.version, written.stored.as_deref());
+        Self::edit_entry(latch, (index, &place), new);
+        self.remember(key_of(spot.whole), spot.was, made.is_there, made.removed());
+        difference(spot.was.is_some(), made.is_there)
+    }
+
+    /// The same, for whoever is alone.
+    fn commit_alone(&mut self, run: &Run, commits: &AtomicU64) -> bool {
+        for (whole, touched) in &run.touched {
+            let key = key_of(whole);
+            let Some((sight, place)) = self.placed(whole) else {
+                return false;
+            };
+            let spot = self.spot(sight, place.entry());
+            let page = self.page(spot.leaf);
+            let found = self.found_in(&page, spot, &place);
+            if !touched.seen.is_still(self.seen(key, found.as_ref()))
+                || self.seat(key.tree).is_none()
+            {
+                return false;
+            }
+        }
+        for (whole, touched) in &run.touched {
+            let Some(written) = &touched.written else {
+                continue;
+            };
+            let key = key_of(whole);
+            let seat = self.seat(key.tree).expect("nobody else is inside");
+            let place = Place::of(Key::new(seat.base, key.bytes));
+            let spot = self.spot(self.tip_at(seat), place.entry());
+            let change = (written.made.version, written.stored.as_deref());
+            let is_remembered = written.made.is_remembered;
+            self.apply((key, seat), (&place, spot), change, is_remembered);
+        }
+        run.note(commits);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
