@@ -57,6 +57,13 @@ pub const DIFFERENCES_PER_SLICE: usize = 256;
 /// Conflicts after which a command is repeated under all gates.
 pub(crate) const CONFLICTS_MAX: u32 = 8;
 
+/// Arguments of a command that is a run beside others where it would need all gates; with more it
+/// takes them, since a run costs about twice as much for each key.
+pub(crate) const RUN_ARGUMENTS_MAX: usize = 33;
+
+/// The same for the requests of an EXEC.
+pub(crate) const RUN_REQUESTS_MAX: usize = 32;
+
 /// Most keys that one turn warms before it executes.
 pub const WARM_KEYS_MAX: usize = 128;
 

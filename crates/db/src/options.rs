@@ -121,8 +121,8 @@ pub struct Options {
     /// Seed of RANDOMKEY, HRANDFIELD, scan cursors and cas tokens; default random. Two openings of
     /// one database need different seeds to refuse each other's cas tokens.
     pub seed: u64,
-    /// With a seed, the reference engine hits absences and conflicts at random, and commands are
-    /// repeated: a canary for tests. Default none.
+    /// With a seed, the reference engine hits absences and conflicts at random, minuet conflicts,
+    /// and commands are repeated: a canary for tests. Default none.
     pub absences: Option<u64>,
 }
 

@@ -78,7 +78,10 @@ impl Store {
             }
             EngineKind::Cdds => Self::Cdds(Cdds::open(clock, options.pool.clone())?),
             EngineKind::Minuet => {
-                let options = pando_minuet::engine::Options::default();
+                let options = pando_minuet::engine::Options {
+                    conflicts: options.absences.is_some(),
+                    ..pando_minuet::engine::Options::default()
+                };
                 let Ok(engine) = Minuet::open(clock, options);
                 Self::Minuet(engine)
             }
@@ -387,10 +390,18 @@ impl StoreSession {
         matches!(self, Self::Cdds(_))
     }
 
-    /// Begins a run. That of a pool is under all gates.
-    pub(crate) fn begin_run(&mut self) {
+    /// Whether requests of several keys are runs, beside those of other sessions.
+    #[inline]
+    pub(crate) fn runs_beside(&self) -> bool {
+        matches!(self, Self::Minuet(_))
+    }
+
+    /// Begins a run. That of a pool is under all gates. One that `reads` alone may be cheaper.
+    pub(crate) fn begin_run(&mut self, reads: bool) {
         match self {
             Self::Cdds(session) => session.begin_group(),
+            Self::Minuet(session) if reads => session.begin_reads(),
+            Self::Minuet(session) => session.begin_run(),
             Self::Reference(session) if session.has_absences() => session.begin_run(),
             _ => {}
         }
@@ -406,6 +417,7 @@ impl StoreSession {
                     Outcome::Full
                 }
             }
+            Self::Minuet(session) => session.end_run(),
             Self::Reference(session) if session.has_absences() => session.end_run(),
             _ => Outcome::Done,
         }
@@ -422,9 +434,8 @@ impl StoreSession {
     /// Keys in a tree, including writes of the current run.
     pub(crate) fn len(&self, store: &Store, tree: TreeId) -> u64 {
         match self {
-            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) | Self::Minuet(_) => {
-                store.len(tree)
-            }
+            Self::Masstree(_) | Self::Mercury(_) | Self::Cdds(_) => store.len(tree),
+            Self::Minuet(session) => Transactional::len(session, tree),
             Self::Reference(session) => Transactional::len(session, tree),
         }
     }

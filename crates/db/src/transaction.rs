@@ -4,6 +4,8 @@
 //! DISCARD, RESET). A request that is refused while queueing marks the transaction
 //! ([`Transaction::refuse`]); EXEC then runs nothing.
 
+use std::ops::Range;
+
 use pando_protocol::command::{CommandSpec, Flag};
 use pando_protocol::{Request, RequestBuffer};
 
@@ -11,11 +13,16 @@ use crate::error::CommandError;
 use crate::limits;
 use crate::settings::Settings;
 
+/// Bytes of requests that are kept together, about: most transactions need no more.
+const TOGETHER_BYTES: usize = 4096;
+
 /// One queued request.
 #[derive(Debug)]
 pub(crate) struct Queued {
-    pub(crate) spec: &'static CommandSpec,
-    pub(crate) request: RequestBuffer,
+    spec: &'static CommandSpec,
+    /// Which of the buffers has it, and its arguments there.
+    buffer: usize,
+    arguments: Range<usize>,
     /// Its reply, if it must not be executed again (RR3 hosts-once).
     pub(crate) answered: Option<Answered>,
 }
@@ -33,6 +40,9 @@ pub(crate) struct Answered {
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     queue: Vec<Queued>,
+    /// The arguments of requests, in order; several have one buffer, unless they are large.
+    buffers: Vec<RequestBuffer>,
+    /// Bytes of the queue, and of the buffers but the last.
     bytes: usize,
     refused: bool,
     writes: bool,
@@ -45,7 +55,7 @@ impl Transaction {
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.buffers.last().map_or(0, RequestBuffer::heap_bytes)
     }
 
     /// Queues a request, within the bounds of `limits.rs` and the memory that a request may take.
@@ -56,23 +66,35 @@ impl Transaction {
         request_bytes_max: usize,
     ) -> Result<(), CommandError> {
         // Checked before the request is copied: it may be large.
-        if self.bytes.saturating_add(request.bytes()) > request_bytes_max {
+        let bytes = self.heap_bytes().saturating_add(request.bytes());
+        if bytes > request_bytes_max {
             self.refused = true;
             return Err(CommandError::OutOfMemory);
         }
         if self.queue.len() == limits::TRANSACTION_REQUESTS_MAX
-            || self.bytes + request.bytes() > limits::TRANSACTION_BYTES_MAX
+            || bytes > limits::TRANSACTION_BYTES_MAX
         {
             self.refused = true;
             return Err(CommandError::TransactionTooLarge);
         }
-        let request = RequestBuffer::from(request);
-        self.bytes += request.heap_bytes() + size_of::<Queued>();
+        let is_full = |buffer: &RequestBuffer| {
+            buffer.heap_bytes().saturating_add(request.bytes()) > TOGETHER_BYTES
+        };
+        if self.buffers.last().is_none_or(is_full) {
+            self.bytes = self.heap_bytes();
+            let (bytes, arguments) = (request.bytes().max(192), request.len().max(24));
+            self.buffers
+                .push(RequestBuffer::with_room(bytes, arguments));
+        }
+        let buffer = self.buffers.len() - 1;
+        let arguments = self.buffers[buffer].push(request);
+        self.bytes += size_of::<Queued>();
         self.writes |= spec.flags.has(Flag::Write);
         self.needs_memory |= spec.flags.has(Flag::DenyOom);
         self.queue.push(Queued {
             spec,
-            request,
+            buffer,
+            arguments,
             answered: None,
         });
         Ok(())
@@ -98,13 +120,32 @@ impl Transaction {
         self.needs_memory
     }
 
-    /// The queued requests, in order.
-    pub(crate) fn requests(&mut self) -> &mut [Queued] {
-        &mut self.queue
+    /// A queued request.
+    pub(crate) fn get(&self, index: usize) -> (&'static CommandSpec, Request<'_>) {
+        self.request(&self.queue[index])
     }
 
-    /// The same, to look at.
-    pub(crate) fn queued(&self) -> &[Queued] {
-        &self.queue
+    fn request(&self, queued: &Queued) -> (&'static CommandSpec, Request<'_>) {
+        let arguments = queued.arguments.clone();
+        (queued.spec, self.buffers[queued.buffer].part(arguments))
+    }
+
+    /// All of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static CommandSpec, Request<'_>)> {
+        self.queue.iter().map(|queued| self.request(queued))
+    }
+
+    /// What a request was answered, to be kept for repetitions.
+    pub(crate) fn answered(&mut self, index: usize) -> &mut Option<Answered> {
+        &mut self.queue[index].answered
+    }
+
+    /// Frees memory of a request that is not needed again, nor are those before it.
+    pub(crate) fn free(&mut self, index: usize) {
+        let buffer = self.queue[index].buffer;
+        let next = self.queue.get(index + 1).map(|queued| queued.buffer);
+        if next != Some(buffer) {
+            self.buffers[buffer] = RequestBuffer::default();
+        }
     }
 }

@@ -15,7 +15,8 @@
 //! - **T1 gate-and-pin** A command runs under its own gate or under all gates, pinned, as its entry
 //!   in the command table says. A command of `GateNeed::None` begins without a gate: the host's
 //!   take one when they ask for a keyspace. EXEC has all unless it was refused while it was queued,
-//!   and asks under them whether a watched key has changed.
+//!   and asks under them whether a watched key has changed. What needs all is under its own as
+//!   well where it is a run, which counts as a whole (`run`).
 //! - **T2 nothing-between** No gate and no pin is held between releasing one gate and taking the
 //!   next, nor after the turn is dropped.
 //! - **T3 clock-after-gate** The clock is read after a gate was taken. A command that waited for
@@ -464,10 +465,18 @@ impl<'t> Turn<'t> {
         let changes = self.session.placing.changes;
         match spec.gates {
             GateNeed::Own => self.hold_own(),
-            GateNeed::None if runs_queue(client, spec) => self.hold_all(),
-            GateNeed::None => self.let_go(),
+            GateNeed::None if !runs_queue(client, spec) => self.let_go(),
             GateNeed::Several if names_one_key(spec, request) => self.hold_own(),
-            GateNeed::All | GateNeed::Several => self.hold_all(),
+            GateNeed::None | GateNeed::All | GateNeed::Several => {
+                let is_run = self.is_run(client, spec, request);
+                if is_run {
+                    self.hold_own();
+                }
+                // Keys may have begun to move before the gate was taken.
+                if !is_run || self.session.placing.placed.is_some() {
+                    self.hold_all();
+                }
+            }
         }
         // Between two gates it may have become another one (PG1 stands-still).
         if self.session.placing.changes != changes
@@ -585,7 +594,13 @@ impl<'t> Turn<'t> {
         host: &mut impl Host,
     ) -> Progress {
         let start = reply.position();
-        if self.session.store.repeats() && self.session.effects.is_none() {
+        let is_run = || {
+            let is_beside = matches!(self.held, HeldGates::Own { .. });
+            let is_exec = || runs_queue(client, spec);
+            self.session.store.repeats()
+                || is_beside && (is_exec() || self.is_run(client, spec, request))
+        };
+        if self.session.effects.is_none() && is_run() {
             return self.run_until_it_counts(client, spec, request, reply, host);
         }
         if self.may_be_taken_back(client, spec) {
@@ -631,8 +646,9 @@ impl<'t> Turn<'t> {
         match spec.id {
             CommandId::Keyspace(command) => {
                 let is_whole = matches!(self.held, HeldGates::All { .. });
+                let is_run = self.session.effects.is_some();
                 debug_assert!(
-                    is_whole || matches!(spec.gates, GateNeed::Own | GateNeed::Several),
+                    is_whole || is_run || matches!(spec.gates, GateNeed::Own | GateNeed::Several),
                     "{} (T1)",
                     spec.name
                 );

@@ -1,6 +1,6 @@
 //! A request: the command's name and its arguments, as ranges of the buffer they arrived in.
 
-use std::ops::Index;
+use std::ops::{Index, Range};
 
 /// The range of one argument in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,23 +125,49 @@ impl RequestBuffer {
     /// Copies the arguments.
     pub fn from_args<A: AsRef<[u8]>>(args: impl IntoIterator<Item = A>) -> Self {
         let mut buffer = Self::default();
+        buffer.extend(args);
+        buffer
+    }
+
+    /// One with room for so many bytes and arguments.
+    #[must_use]
+    pub fn with_room(bytes: usize, arguments: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(bytes),
+            arguments: Vec::with_capacity(arguments),
+        }
+    }
+
+    fn extend<A: AsRef<[u8]>>(&mut self, args: impl IntoIterator<Item = A>) {
         for argument in args {
             let argument = argument.as_ref();
-            buffer.arguments.push(ArgumentRange {
-                start: buffer.bytes.len() as u32,
+            self.arguments.push(ArgumentRange {
+                start: self.bytes.len() as u32,
                 len: argument.len() as u32,
             });
-            buffer.bytes.extend_from_slice(argument);
+            self.bytes.extend_from_slice(argument);
         }
         // Ranges have 32 bits.
-        assert!(u32::try_from(buffer.bytes.len()).is_ok());
-        buffer
+        assert!(u32::try_from(self.bytes.len()).is_ok());
+    }
+
+    /// Copies the arguments of a further request, which is [`Self::part`] of what is returned.
+    pub fn push(&mut self, request: Request<'_>) -> Range<usize> {
+        let first = self.arguments.len();
+        self.extend(request.args_from(0));
+        first..self.arguments.len()
     }
 
     /// The request.
     #[must_use]
     pub fn as_request(&self) -> Request<'_> {
-        Request::new(&self.bytes, &self.arguments)
+        self.part(0..self.arguments.len())
+    }
+
+    /// One of several requests.
+    #[must_use]
+    pub fn part(&self, arguments: Range<usize>) -> Request<'_> {
+        Request::new(&self.bytes, &self.arguments[arguments])
     }
 
     /// Bytes that it holds.
@@ -153,6 +179,8 @@ impl RequestBuffer {
 
 impl From<Request<'_>> for RequestBuffer {
     fn from(request: Request<'_>) -> Self {
-        Self::from_args(request.args_from(0))
+        let mut buffer = Self::with_room(request.bytes(), request.len());
+        buffer.push(request);
+        buffer
     }
 }

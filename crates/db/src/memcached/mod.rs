@@ -92,6 +92,11 @@ const MEMORY_MIB_MIN: u32 = 8;
 /// The database that memcached clients see.
 const DATABASE: usize = 0;
 
+/// Whether it reads several keys, which are to be of one moment.
+fn reads_several(verb: Verb, line: Line<'_>) -> bool {
+    matches!(verb, Verb::Get | Verb::Gets) && line.len() > 2
+}
+
 impl Turn<'_> {
     /// Executes one memcached request. A reply that does not fit into the rest of `reply` is an
     /// error instead, which may not fit either; the reply to several keys may come in parts.
@@ -134,7 +139,8 @@ impl Turn<'_> {
         let mut result = match admitted {
             Err(error) => Err(error.into()),
             Ok(_) if was_authenticated => {
-                let ran = self.until_it_counts(client, |turn, client| {
+                let how = self.how_to_read(reads_several(verb, line));
+                let ran = self.until_it_counts(client, how, |turn, client| {
                     reply.rewind(start);
                     turn.run_memcached(verb, line, &mut client.answered_keys, reply, host)
                 });

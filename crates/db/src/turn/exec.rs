@@ -1,4 +1,5 @@
-//! MULTI, DISCARD, WATCH, and EXEC: what MULTI queued, under all gates.
+//! MULTI, DISCARD, WATCH, and EXEC: what MULTI queued, under all gates, or as one run beside other
+//! sessions.
 //!
 //! On an engine whose runs are repeated (`run`) the whole EXEC is one run. The queue, the watches
 //! and the host's notifications are kept until the run counts (RR1 effects-once, RR3 hosts-once).
@@ -73,8 +74,8 @@ impl Turn<'_> {
         Ok(Progress::Done)
     }
 
-    /// Runs what MULTI queued, under all gates: no other command runs in between. A transaction
-    /// that was refused while it was queued takes no gate.
+    /// Runs what MULTI queued, under all gates or in a run: no other command runs in between. A
+    /// transaction that was refused while it was queued takes no gate.
     pub(super) fn exec(
         &mut self,
         client: &mut Client,
@@ -89,7 +90,9 @@ impl Turn<'_> {
             client.watches.clear(self.database);
             return Err(CommandError::ExecAborted);
         }
-        self.hold_all();
+        if self.session.effects.is_none() {
+            self.hold_all();
+        }
         if client.watched_keys() > 0 {
             // Whether it runs depends on the keys, and so reveals them.
             let current = self.database.epochs.current();
@@ -122,24 +125,26 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
-        assert!(matches!(self.held, HeldGates::All { .. }) && client.transaction.is_none());
+        let is_run = self.session.effects.is_some();
+        assert!(is_run || matches!(self.held, HeldGates::All { .. }));
+        assert!(client.transaction.is_none());
         let mut progress = Progress::Done;
         self.session.fit = Fit::of_transaction(&self.database.memory);
         reply.array(exec.transaction.len());
         for index in 0..exec.transaction.len() {
             reply.set_version(client.protocol);
-            self.renew_pin(exec.transaction.requests()[index].spec);
+            self.renew_pin(exec.transaction.get(index).0);
             let ran = if self.session.effects.is_some() {
                 self.run_in_run(client, exec, index, reply, host)
             } else {
-                let queued = &mut exec.transaction.requests()[index];
-                let request = std::mem::take(&mut queued.request);
-                let (spec, request) = (queued.spec, request.as_request());
+                let (spec, request) = exec.transaction.get(index);
                 host.starting(client, spec, request);
                 let start = reply.position();
                 let result = self.run_unobserved(client, spec, request, reply, host);
                 let result = without_keys(result, reply);
-                answer(client, spec, request, Ran { start, result }, reply, host)
+                let ran = answer(client, spec, request, Ran { start, result }, reply, host);
+                exec.transaction.free(index);
+                ran
             };
             match ran {
                 Progress::Done => {}
@@ -165,11 +170,10 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
-        let queued = &exec.transaction.requests()[index];
-        if matches!(queued.spec.id, CommandId::Host(_)) {
+        let (spec, request) = exec.transaction.get(index);
+        if matches!(spec.id, CommandId::Host(_)) {
             return self.run_hosted(client, exec, index, reply, host);
         }
-        let (spec, request) = (queued.spec, queued.request.as_request());
         let start = reply.position();
         let result = self.run_unobserved(client, spec, request, reply, host);
         let result = without_keys(result, reply);
@@ -202,8 +206,7 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
-        let queued = &mut exec.transaction.requests()[index];
-        if let Some(answered) = &queued.answered {
+        if let Some(answered) = exec.transaction.answered(index) {
             reply.raw(&answered.reply);
             client.set(answered.settings.clone());
             return if answered.closes {
@@ -215,7 +218,7 @@ impl Turn<'_> {
         if self.is_blind() && !leaves(Leftover::Hosted) {
             return Progress::Done;
         }
-        let (spec, request) = (queued.spec, queued.request.as_request());
+        let (spec, request) = exec.transaction.get(index);
         host.starting(client, spec, request);
         let start = reply.position();
         let result = self.run_unobserved(client, spec, request, reply, host);
@@ -231,7 +234,7 @@ impl Turn<'_> {
             }
         };
         if !leaves(Leftover::Hosted) {
-            queued.answered = Some(Answered {
+            *exec.transaction.answered(index) = Some(Answered {
                 reply: reply.since(start).into(),
                 settings: client.settings(),
                 closes,
@@ -248,7 +251,7 @@ impl Turn<'_> {
     pub(super) fn end_exec(&mut self, client: &mut Client, mut exec: Exec, host: &mut impl Host) {
         let database = client.database;
         for note in std::mem::take(&mut exec.notes) {
-            tell(client, &mut exec, &note, host);
+            tell(client, &exec, &note, host);
         }
         client.database = database;
         exec.watches.clear(self.database);
@@ -270,9 +273,8 @@ fn without_keys(result: Handled, reply: &mut Reply<'_>) -> Handled {
 }
 
 /// Notifies the host of a command that has run.
-fn tell(client: &mut Client, exec: &mut Exec, note: &Note, host: &mut impl Host) {
-    let queued = &exec.transaction.requests()[note.index];
-    let (spec, request) = (queued.spec, queued.request.as_request());
+fn tell(client: &mut Client, exec: &Exec, note: &Note, host: &mut impl Host) {
+    let (spec, request) = exec.transaction.get(note.index);
     client.database = note.database;
     host.starting(client, spec, request);
     host.finished(client, spec, request, note.reply_bytes, note.error.as_ref());

@@ -46,9 +46,8 @@ impl Turn<'_> {
             return Ok(());
         }
         let (mut indexes, mut swapped) = (one(client.index()), false);
-        for queued in transaction.queued() {
-            let request = queued.request.as_request();
-            match queued.spec.id {
+        for (spec, request) in transaction.iter() {
+            match spec.id {
                 CommandId::Connection(ConnectionCommand::Select) => {
                     let databases = self.database.databases();
                     let chosen = database_index(databases, request.arg(1));
@@ -64,7 +63,7 @@ impl Turn<'_> {
             } else {
                 indexes.clone()
             };
-            self.check_image(written, queued.spec, request)?;
+            self.check_image(written, spec, request)?;
         }
         Ok(())
     }

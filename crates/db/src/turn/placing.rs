@@ -60,9 +60,8 @@ impl Turn<'_> {
             if transaction.is_refused() {
                 return Ok(None);
             }
-            for queued in transaction.queued() {
-                let request = queued.request.as_request();
-                let of_queued = keys(queued.spec, request).map(|at| request.arg(at));
+            for (spec, request) in transaction.iter() {
+                let of_queued = keys(spec, request).map(|at| request.arg(at));
                 until = until.max(self.find(of_queued)?);
             }
         }

@@ -11,6 +11,10 @@
 //!             └──────────────────────────────────────────────────────┘
 //! ```
 //!
+//! With Minuet a run is a request of several keys ([`Turn::is_run`]), EXEC or another: it is under
+//! the own gate, beside those of other sessions (MR1 runs-validated), where another engine needs
+//! all gates. A request of one key is one operation of the engine, and needs no run.
+//!
 //! With a pool, a command that writes several keys under all gates is one run, which counts unless
 //! a write found no room (`run_or_take_back`).
 //!
@@ -20,9 +24,12 @@
 //! between.
 
 use pando_engine::{Key, Outcome, Transactional};
-use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed};
+use pando_protocol::command::{
+    CommandId, CommandSpec, ConnectionCommand, Flag, GateNeed, Rule, keys, names_one_key,
+};
 use pando_protocol::{Reply, Request};
 
+use super::exec::runs_queue;
 use super::usual::{Ran, answer};
 use super::{HeldGates, Host, Turn, is_exec};
 use crate::client::{Client, Undo};
@@ -33,6 +40,17 @@ use crate::limits;
 use crate::progress::{Progress, Slices, Wait};
 use crate::remapping;
 use crate::transaction::Transaction;
+
+/// How something is attempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Once, unless the engine repeats everything.
+    Once,
+    /// As a run that only reads.
+    Reads,
+    /// As a run.
+    Whole,
+}
 
 impl Turn<'_> {
     /// Runs a command, or makes it wait for absent data.
@@ -46,7 +64,13 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Progress {
         let start = reply.position();
-        let result = self.until_it_counts(client, |turn, client| {
+        let reads = spec.flags.has(Flag::Readonly) && !is_exec(spec);
+        let how = if reads {
+            Attempt::Reads
+        } else {
+            Attempt::Whole
+        };
+        let result = self.until_it_counts(client, how, |turn, client| {
             if !leaves(Leftover::Reply) {
                 reply.rewind(start);
             }
@@ -68,20 +92,23 @@ impl Turn<'_> {
     }
 
     /// Attempts something until a run of it counts; `None` if it must wait for absent data, with
-    /// the client as it was before. On an engine that is never blind that is one attempt.
+    /// the client as it was before. On an engine that repeats nothing that is one attempt, unless
+    /// it is to be a run.
     #[inline]
     pub(crate) fn until_it_counts<R>(
         &mut self,
         client: &mut Client,
+        how: Attempt,
         mut attempt: impl FnMut(&mut Self, &mut Client) -> R,
     ) -> Option<R> {
-        if !self.session.store.repeats() {
+        let repeats = self.session.store.repeats();
+        if !repeats && how == Attempt::Once {
             return Some(attempt(self, client));
         }
         let settings = client.settings();
         let mut conflicts = 0;
         loop {
-            self.begin_run();
+            self.begin_run(how == Attempt::Reads);
             let result = attempt(self, client);
             let outcome = self.end_run();
             if outcome == Outcome::Done {
@@ -96,9 +123,56 @@ impl Turn<'_> {
             }
             conflicts += 1;
             if conflicts == limits::CONFLICTS_MAX && matches!(self.held, HeldGates::Own { .. }) {
+                let changes = self.session.placing.changes;
                 self.hold_all();
+                if self.session.placing.changes != changes {
+                    // Its keys may be elsewhere (PG1 stands-still).
+                    return None;
+                }
+                if !repeats {
+                    return Some(attempt(self, client));
+                }
             }
         }
+    }
+
+    /// Whether a request is a run beside those of other sessions: all keys that it can touch are
+    /// named by it, and they are several. On an engine without such runs none is.
+    #[inline]
+    pub(super) fn is_run(&self, client: &Client, spec: &CommandSpec, request: Request<'_>) -> bool {
+        self.session.store.runs_beside() && self.is_run_beside(client, spec, request)
+    }
+
+    /// How a request is attempted that reads one key or several.
+    pub(crate) fn how_to_read(&self, several: bool) -> Attempt {
+        if several && self.session.store.runs_beside() {
+            Attempt::Reads
+        } else {
+            Attempt::Once
+        }
+    }
+
+    fn is_run_beside(&self, client: &Client, spec: &CommandSpec, request: Request<'_>) -> bool {
+        // What a run writes would be noted for the mover before it can be read, and a snapshot
+        // stays as it is.
+        if self.session.placing.placed.is_some() || client.uses.is_some() {
+            return false;
+        }
+        if !runs_queue(client, spec) {
+            // Of many keys, all gates cost less.
+            let is_small =
+                request.len() <= limits::RUN_ARGUMENTS_MAX || spec.gates == GateNeed::Own;
+            return is_small && may_be_run(spec) && !names_one_key(spec, request);
+        }
+        let queue = client.transaction.as_ref();
+        let queue = queue.filter(|queue| queue.len() <= limits::RUN_REQUESTS_MAX);
+        queue.is_some_and(|queue| {
+            queue.iter().all(|(spec, request)| match spec.id {
+                CommandId::Connection(command) => command == ConnectionCommand::Select,
+                CommandId::Keyspace(_) => names_keys(spec, request),
+                CommandId::Host(_) => false,
+            })
+        })
     }
 
     /// Whether a command is a run because its writes may find no room in the pool: one whose writes
@@ -134,7 +208,7 @@ impl Turn<'_> {
         let settings = client.settings();
         // EXEC would take them itself, within the run.
         self.hold_all();
-        self.begin_run();
+        self.begin_run(false);
         let mut result = self.run_unobserved(client, spec, request, reply, host);
         if self.end_run() == Outcome::Full {
             reply.rewind(start);
@@ -174,7 +248,7 @@ impl Turn<'_> {
             return slices.work.step(&mut self.keyspace(index), reply);
         }
         let (start, before) = (reply.position(), slices.work.again());
-        self.begin_run();
+        self.begin_run(false);
         let done = slices.work.step(&mut self.keyspace(index), reply);
         let counts = self.end_run() == Outcome::Done;
         if !counts {
@@ -192,13 +266,13 @@ impl Turn<'_> {
         store.is_some_and(|store| store.is_blind())
     }
 
-    fn begin_run(&mut self) {
+    fn begin_run(&mut self, reads: bool) {
         let session = &mut *self.session;
         debug_assert!(session.effects.is_none() && !session.has_group());
         let counters = std::mem::take(&mut session.counters);
         let effects = Effects::new(counters, session.random.clone(), session.observed);
         session.effects = Some(Box::new(effects));
-        session.store.begin_run();
+        session.store.begin_run(reads);
     }
 
     /// Ends the run and applies its effects, or drops them.
@@ -255,6 +329,24 @@ impl Turn<'_> {
             }
         }
     }
+}
+
+/// Whether requests of this command may be runs of their own: it may name several keys and does not
+/// treat each by itself, as DEL does; or it reads what it finds. Of one that goes on in slices that
+/// is the first.
+#[inline]
+pub(super) fn may_be_run(spec: &CommandSpec) -> bool {
+    let is_several = if spec.rules.has(Rule::Sliced) {
+        spec.keys.is_empty()
+    } else {
+        spec.keys.len() > usize::from(spec.has_one_key())
+    };
+    let is_of_keys = matches!(spec.id, CommandId::Keyspace(_));
+    is_several && is_of_keys && !spec.rules.has(Rule::OnlyRemoves)
+}
+
+fn names_keys(spec: &CommandSpec, request: Request<'_>) -> bool {
+    keys(spec, request).next().is_some()
 }
 
 /// The client's transaction and watches are as they were before the run.

@@ -12,6 +12,7 @@ use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
 use pando_protocol::{Reply, Request};
 
+use super::run::may_be_run;
 use super::{HeldGates, Host, Turn, is_exec, may_block};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
@@ -44,6 +45,7 @@ impl Turn<'_> {
             && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
             && !self.session.store.repeats()
+            && !(self.session.store.runs_beside() && may_be_run(spec))
             && !may_block(spec)
             && (!spec.flags.has(Flag::DenyOom)
                 || self.database.has_memory()

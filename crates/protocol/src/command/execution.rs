@@ -102,7 +102,8 @@ impl CommandSpec {
     }
 
     /// Whether it names exactly one key, whatever its arguments.
-    const fn has_one_key(&self) -> bool {
+    #[must_use]
+    pub const fn has_one_key(&self) -> bool {
         self.keys.len() == 1 && self.keys[0].last == 0 && !self.keys[0].counted
     }
 }

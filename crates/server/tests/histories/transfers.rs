@@ -188,6 +188,55 @@ fn transfers_that_watch_lose_nothing() {
     check(by_watching, 100);
 }
 
+/// Transactions over two databases, beside commands on single keys of theirs: nobody loses what
+/// another one wrote, and both databases are seen at one moment.
+#[test]
+fn transactions_of_two_databases_lose_nothing() {
+    const WRITERS: usize = 3;
+    let requests = |command: &str| {
+        let lines = [command, "SELECT 1", command, "SELECT 0"];
+        lines.map(str::to_owned).to_vec()
+    };
+    let both = |replies: &[Value]| [0, 2].map(|at| replies[at].clone());
+    with_every_engine(|server| {
+        let count = crate::rounds(400);
+        let write = || {
+            std::thread::scope(|scope| {
+                for _ in 0..WRITERS {
+                    let mut connection = server.connect();
+                    scope.spawn(move || {
+                        for _ in 0..count {
+                            let replies = connection.transaction(&requests("INCR n"));
+                            let [one, other] = both(&replies.expect("nothing is watched"));
+                            assert_eq!(one, other);
+                        }
+                    });
+                }
+            });
+        };
+        let mut readers: Vec<Box<dyn FnMut() + Send + '_>> = Vec::new();
+        for database in 0..2 {
+            let mut connection = server.connect();
+            connection.ok(format!("SELECT {database}"));
+            readers.push(Box::new(move || {
+                integer(&connection.call("INCRBY n 0"));
+                connection.call("EXPIRE n 1000");
+                connection.call("PERSIST n");
+            }));
+        }
+        let mut connection = server.connect();
+        readers.push(Box::new(move || {
+            let replies = connection.transaction(&requests("INCRBY n 0"));
+            let [one, other] = both(&replies.expect("nothing is watched"));
+            assert_eq!(one, other);
+        }));
+        crate::beside(write, readers);
+        let replies = server.connect().transaction(&requests("GET n"));
+        let found = both(&replies.expect("nothing is watched")).map(balance);
+        assert_eq!(found, [(WRITERS * count) as i64; 2]);
+    });
+}
+
 /// A reader of a list that transactions change in one place and count in another: what it watches
 /// is what its transaction then sees.
 #[test]

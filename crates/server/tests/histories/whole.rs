@@ -161,6 +161,54 @@ fn whole_range(reply: Value) -> Result<(), String> {
     is_whole.then_some(()).ok_or(format!("{parts:?}"))
 }
 
+/// Whether a reply says, or lists, exactly one.
+fn is_one_key(reply: Value) -> Result<(), String> {
+    let said = format!("{reply:?}");
+    let count = match reply {
+        Value::Integer(count) => count,
+        Value::Array(parts) => {
+            if let [_, Value::Array(listed)] = &parts[..] {
+                listed.len() as i64 / 2
+            } else {
+                texts(Value::Array(parts)).iter().flatten().count() as i64
+            }
+        }
+        _ => 0,
+    };
+    (count == 1).then_some(()).ok_or(said)
+}
+
+/// By commands that name both keys, that walk, and that count.
+#[test]
+fn a_key_takes_the_place_of_another_at_once() {
+    with_every_engine(|server| {
+        server.connect().ok("SET k0 v");
+        let requests = ["MGET k0 k1", "EXISTS k0 k1", "DBSIZE", "KRANGE - +"];
+        let requests = &requests[..if server.is_ordered() { 4 } else { 3 }];
+        for request in requests {
+            let write = |writer: &mut Connection, _: usize| {
+                for (from, to) in [("k0", "k1"), ("k1", "k0")] {
+                    let requests = [format!("SET {to} v"), format!("DEL {from}")];
+                    writer.transaction(&requests).expect("nothing is watched");
+                }
+            };
+            check(server, 500, write, request, is_one_key);
+        }
+    });
+}
+
+#[test]
+fn keys_of_one_deadline_go_together() {
+    with_every_engine(|server| {
+        let write = |writer: &mut Connection, round: usize| {
+            let requests =
+                ["k0", "k1"].map(|key| format!("SET {key} {round} PX {}", round % 3 + 1));
+            writer.transaction(&requests).expect("nothing is watched");
+        };
+        check(server, 1000, write, "MGET k0 k1", expect(are_one));
+    });
+}
+
 #[test]
 fn swapped_databases_do_not_mix() {
     with_every_engine(|server| {

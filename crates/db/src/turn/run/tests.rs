@@ -114,9 +114,9 @@ struct World {
 }
 
 impl World {
-    fn options(disk: &SimulatedDisk, absences: Option<u64>) -> Options {
+    fn options(disk: &SimulatedDisk, engine: EngineKind, absences: Option<u64>) -> Options {
         Options {
-            engine: EngineKind::Reference,
+            engine,
             databases: DATABASES,
             seed: 7,
             absences,
@@ -130,9 +130,10 @@ impl World {
         }
     }
 
-    fn new(absences: Option<u64>) -> Self {
+    fn new(engine: EngineKind, absences: Option<u64>) -> Self {
         let disk = SimulatedDisk::new();
-        let first = Shell::on_disk(Self::options(&disk, absences), START_MS).expect("it opens");
+        let first =
+            Shell::on_disk(Self::options(&disk, engine, absences), START_MS).expect("it opens");
         first
             .database
             .set_eviction_policy(EvictionPolicy::AllKeysLfu);
@@ -214,9 +215,10 @@ impl World {
     /// What a restart finds: the values, and how many records it took to make them.
     fn restart(self) -> (u64, Vec<String>) {
         let now_ms = self.clients[0].database.options.clock.now().milliseconds();
+        let engine = self.clients[0].database.options.engine;
         self.clients[0].database.close_log().expect("it closes");
         drop(self.clients);
-        let options = Self::options(&self.disk, None);
+        let options = Self::options(&self.disk, engine, None);
         let mut shell = Shell::on_disk(options, now_ms.0).expect("it opens again");
         let recovery = shell.database.recovery().expect("it is kept on disk");
         let replayed = recovery.replayed;
@@ -250,8 +252,8 @@ struct Seen {
 
 /// Runs the same requests on both engines; the first difference, if there is one, and how often
 /// something was not here.
-fn compare(seed: u64, requests: usize) -> Result<usize, String> {
-    let (mut plain, mut canary) = (World::new(None), World::new(Some(seed)));
+fn compare(engine: EngineKind, seed: u64, requests: usize) -> Result<usize, String> {
+    let [mut plain, mut canary] = [None, Some(seed)].map(|seed| World::new(engine, seed));
     let mut generator = Requests::new(seed);
     for index in 0..requests {
         let (who, request) = generator.next(CLIENTS);
@@ -278,9 +280,20 @@ fn compare(seed: u64, requests: usize) -> Result<usize, String> {
 fn rr1_nothing_tells_of_repetitions() {
     let seed = seed();
     for seed in seed..seed + 3 {
-        match compare(seed, 4000) {
+        match compare(EngineKind::Reference, seed, 4000) {
             Ok(waits) => assert!(waits > 450, "{waits} waits of seed {seed}"),
             Err(difference) => panic!("seed {seed}, {difference}"),
+        }
+    }
+}
+
+/// The same of Minuet, of which requests of several keys are runs, and every other run conflicts.
+#[test]
+fn rr1_nothing_tells_of_conflicts() {
+    let seed = seed();
+    for seed in seed..seed + 3 {
+        if let Err(difference) = compare(EngineKind::Minuet, seed, 4000) {
+            panic!("seed {seed}, {difference}");
         }
     }
 }
@@ -292,7 +305,7 @@ fn rr1_slices_are_repeated() {
 }
 
 fn compare_slices() -> Option<String> {
-    let mut worlds = [World::new(None), World::new(Some(3))];
+    let mut worlds = [None, Some(3)].map(|seed| World::new(EngineKind::Reference, seed));
     for world in &mut worlds {
         for key in 0..4500 {
             world.clients[0].store(format!("key{key:04}").as_bytes(), b"value");
@@ -329,7 +342,7 @@ fn canary_leftovers() {
         plant(Some(leftover));
         let run = std::panic::AssertUnwindSafe(|| match leftover {
             Leftover::Slice => compare_slices().is_some(),
-            _ => (1..9).any(|seed| compare(seed, 2000).is_err()),
+            _ => (1..9).any(|seed| compare(EngineKind::Reference, seed, 2000).is_err()),
         });
         // An assertion in between has noticed it as well.
         let noticed = std::panic::catch_unwind(run).unwrap_or(true);
