@@ -40,6 +40,14 @@ fn write(server: &TestServer, branch: &str, key: &str, value: &str) {
     pipe.query::<()>(&mut connection).unwrap();
 }
 
+/// Makes a branch; returns when it is on disk.
+fn create_on_disk(server: &TestServer, branch: &str) {
+    let mut pipe = redis::pipe();
+    pipe.cmd("CLIENT").arg(&["DURABILITY", "sync"]).ignore();
+    pipe.cmd("BRANCH").arg(&["CREATE", branch]).ignore();
+    pipe.query::<()>(&mut server.connection()).unwrap();
+}
+
 /// What changes branches comes from above alone.
 fn check_refusals(replica: &TestServer) {
     for refused in [
@@ -112,10 +120,7 @@ fn a_promoted_replica_has_the_branches_and_snapshots() {
     assert_eq!(on_branch(&replica, "main", "k").as_deref(), Some("new"));
     assert_eq!(on_branch(&replica, "second", "k").as_deref(), Some("old"));
     assert_eq!(in_snapshot(&replica, "monday", "k").as_deref(), Some("old"));
-    let mut pipe = redis::pipe();
-    pipe.cmd("CLIENT").arg(&["DURABILITY", "sync"]).ignore();
-    pipe.cmd("BRANCH").arg(&["CREATE", "third"]).ignore();
-    pipe.query::<()>(&mut replica.connection()).unwrap();
+    create_on_disk(&replica, "third");
     replica.signal("KILL");
     replica.wait();
     let replica = kept("replica", &[]);
