@@ -10,8 +10,11 @@
 //! - **FA1 planted-whole** What was planted is there for clients, and for the next start, when all
 //!   of it is in a checkpoint, or not at all: when a copy is given up, its branches go, and the
 //!   databases are empty again.
+//!
+//! Deliberately absent: a copy with branches beside the present data. The engine has one first
+//! branch, of which all others come.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use pando_engine::limits::KEY_BYTES_MAX;
@@ -40,18 +43,11 @@ use crate::turn::Turn;
 impl Database {
     /// Whether a copy of its keys alone would lack something of it.
     pub(super) fn is_forked(&self) -> bool {
-        let branches = self.branches.all();
-        let mut snapshots = self
-            .snapshots
-            .list()
-            .iter()
-            .cloned()
-            .collect::<Vec<_>>()
-            .into_iter();
+        let (branches, snapshots) = (self.branches.all(), self.snapshots.list());
         self.store.branching().is_some()
             && (branches.len() > 1
                 || branches.iter().any(|branch| *branch.name != *b"main")
-                || snapshots.any(|snapshot| snapshot.lasts))
+                || snapshots.iter().any(|snapshot| snapshot.lasts))
     }
 }
 
@@ -281,15 +277,11 @@ impl Planted {
         Ok(())
     }
 
-    /// All is here: the branches and snapshots are those of the database, and last. Returns where
-    /// the checkpoint with them began, of a database on disk.
-    pub(super) fn finish(
-        mut self,
-        session: &mut Session,
-    ) -> Result<Option<LogEpoch>, ReplicationError> {
+    /// All is here: the branches and snapshots are those of the database.
+    pub(super) fn finish(mut self, session: &mut Session) -> Result<(), Malformed> {
         if let Err(error) = self.go_on(session, None) {
             self.give_up(session);
-            return Err(error.into());
+            return Err(error);
         }
         let database = Arc::clone(session.database());
         let mut turn = session.turn();
@@ -302,38 +294,19 @@ impl Planted {
         for name in named {
             turn.give_way_to(name);
         }
-        let snapshots = forest.snapshots.iter();
         database.branches.replace(Grove {
             engine: Some(self.engine),
             checkpoint: LogEpoch::NONE,
             changes: forest.changes,
             mainline: forest.mainline,
             branches,
-            snapshots: snapshots.map(|it| (it.epoch, it.clone())).collect(),
+            snapshots: BTreeMap::new(),
         });
         let mapped: Vec<TreeId> = database.mapping.iter().collect();
         for note in &forest.snapshots {
             database.snapshots.add(NamedSnapshot::noted(note, &mapped));
         }
-        drop(turn);
-        #[cfg(test)]
-        if is(Fault::Unplanted) {
-            return Ok(None);
-        }
-        let options = CheckpointOptions {
-            pace: Pace::FULL,
-            ..CheckpointOptions::default()
-        };
-        loop {
-            match database.checkpoint(&options) {
-                Ok(report) => return Ok(Some(report.start)),
-                Err(CheckpointFailure::NotDurable) => return Ok(None),
-                Err(CheckpointFailure::Busy) => {
-                    std::thread::sleep(limits::FILES_PATIENCE / 1000);
-                }
-                Err(_) => return Err(ReplicationError::Log),
-            }
-        }
+        Ok(())
     }
 
     /// Drops what was planted; the first branch's databases have their part still.
@@ -341,5 +314,27 @@ impl Planted {
         let mut turn = session.turn();
         turn.hold_all();
         self.planting.give_up();
+    }
+}
+
+/// Takes a checkpoint with what was planted; returns where it began, of a database on disk.
+pub(super) fn keep(database: &Database) -> Result<Option<LogEpoch>, ReplicationError> {
+    #[cfg(test)]
+    if is(Fault::Unplanted) {
+        return Ok(None);
+    }
+    let options = CheckpointOptions {
+        pace: Pace::FULL,
+        ..CheckpointOptions::default()
+    };
+    loop {
+        match database.checkpoint(&options) {
+            Ok(report) => return Ok(Some(report.start)),
+            Err(CheckpointFailure::NotDurable) => return Ok(None),
+            Err(CheckpointFailure::Busy) => {
+                std::thread::sleep(limits::FILES_PATIENCE / 1000);
+            }
+            Err(_) => return Err(ReplicationError::Log),
+        }
     }
 }

@@ -22,7 +22,7 @@ use pando_engine::{LogEpoch, SessionLimit, TreeId};
 use pando_ring::Placement;
 use pando_sync::lock;
 
-use super::album::Planted;
+use super::album::{self, Planted};
 use super::check::{CheckStep, Checking, Verdict};
 use super::loading::Loading;
 use super::message::{self, Begins, EpochSent, Hello, Message};
@@ -536,10 +536,13 @@ impl Replica {
         else {
             unreachable!("a copy is complete");
         };
-        self.mark_loading(false);
         let finished = planted.finish(&mut self.session);
-        let finished = finished.and_then(|began| Ok((began, self.prepare_history()?)));
-        let (checkpoint, lineage) = finished.inspect_err(|_| self.clear())?;
+        // A checkpoint from now on has all of it (FA1 planted-whole).
+        self.mark_loading(false);
+        let kept = finished.map_err(ReplicationError::from);
+        let kept = kept.and_then(|()| album::keep(self.session.database()));
+        let kept = kept.and_then(|began| Ok((began, self.prepare_history()?)));
+        let (checkpoint, lineage) = kept.inspect_err(|_| self.clear())?;
         let standing = Standing {
             changes: lock(&self.session.database().standing).changes + 1,
             history: self.history,

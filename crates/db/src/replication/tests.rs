@@ -15,11 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
+use pando_durability::disk::SimulatedDisk;
 
 use super::{Position, Replica, ReplicationError, Sent, Source};
 use crate::commands::testing::Shell;
 use crate::turn::small::{self, Bounds};
-use crate::{EngineKind, HandLog, Options, Refusal};
+use crate::{DurabilityOptions, EngineKind, HandLog, Options, Refusal};
 
 /// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,25 @@ fn shell(engine: EngineKind) -> Shell {
     // The test ends epochs.
     shell.database.close();
     shell
+}
+
+/// Of a replica on a simulated disk.
+fn options_on(disk: &SimulatedDisk, engine: EngineKind) -> Options {
+    let durability = DurabilityOptions {
+        disk: Arc::new(disk.clone()),
+        logs: 2,
+        segment_bytes: 64 * 1024,
+        threads: false,
+        recovery_threads: 2,
+        ..DurabilityOptions::new("/data")
+    };
+    Options {
+        engine,
+        databases: DATABASES,
+        durability: Some(durability),
+        follows: true,
+        ..Options::default()
+    }
 }
 
 fn follow(shell: &Shell, follows: bool, refusal: Refusal) {

@@ -1,30 +1,16 @@
 //! A replica on a simulated disk whose power ends: what recovery finds is what the replica showed
 //! at some moment, no earlier than the last that it called durable.
 
-use pando_durability::disk::{Fault as DiskFault, SimulatedDisk};
+use pando_durability::disk::Fault as DiskFault;
 
 use super::*;
+use crate::LogEpoch;
 use crate::commands::testing::START_MS;
 use crate::durable::testing;
 use crate::persistence::{CheckpointFailure, CheckpointOptions};
-use crate::{DurabilityOptions, LogEpoch};
 
 fn on_disk(disk: &SimulatedDisk, engine: EngineKind) -> Shell {
-    let durability = DurabilityOptions {
-        disk: Arc::new(disk.clone()),
-        logs: 2,
-        segment_bytes: 64 * 1024,
-        threads: false,
-        recovery_threads: 2,
-        ..DurabilityOptions::new("/data")
-    };
-    let options = Options {
-        engine,
-        databases: DATABASES,
-        durability: Some(durability),
-        follows: true,
-        ..Options::default()
-    };
+    let options = options_on(disk, engine);
     Shell::on_disk(options, START_MS).expect("what is on disk can be recovered")
 }
 

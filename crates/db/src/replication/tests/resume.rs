@@ -3,16 +3,12 @@
 
 use std::time::Duration;
 
-use pando_durability::disk::SimulatedDisk;
-
 use super::branches::{all_content, change, is_of_passing};
 use super::*;
 use crate::commands::testing::START_MS;
 use crate::durable::testing;
 use crate::persistence::CheckpointOptions;
-use crate::{
-    Acknowledged, CheckStep, CheckWish, CopyReason, Database, DurabilityOptions, LogEpoch, Verdict,
-};
+use crate::{Acknowledged, CheckStep, CheckWish, CopyReason, Database, LogEpoch, Verdict};
 
 const NODES: usize = 3;
 
@@ -34,27 +30,10 @@ struct Link {
 }
 
 fn open(disk: Option<&SimulatedDisk>, engine: EngineKind) -> Shell {
-    let options = Options {
-        engine,
-        databases: DATABASES,
-        follows: true,
-        ..Options::default()
-    };
     let Some(disk) = disk else {
         return shell(engine);
     };
-    let durability = DurabilityOptions {
-        disk: Arc::new(disk.clone()),
-        logs: 2,
-        segment_bytes: 64 * 1024,
-        threads: false,
-        recovery_threads: 1,
-        ..DurabilityOptions::new("/data")
-    };
-    let options = Options {
-        durability: Some(durability),
-        ..options
-    };
+    let options = options_on(disk, engine);
     Shell::on_disk(options, START_MS).expect("what is on disk can be recovered")
 }
 

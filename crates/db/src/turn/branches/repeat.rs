@@ -7,6 +7,9 @@
 //!
 //! - **RB1 same-names** A branch has the number that it has there, its trees have theirs, and a
 //!   snapshot its name. So a replica may go on behind any database that has followed the same one.
+//!
+//! Deliberately absent: the databases of the first branch, whose trees have other numbers here, and
+//! whose mapping is a record of its own (`replication::repeat`).
 
 use std::sync::atomic::Ordering;
 
