@@ -125,8 +125,8 @@ fn unknown_command(request: Request<'_>) -> Vec<u8> {
     if name.eq_ignore_ascii_case(b"sync") || name.eq_ignore_ascii_case(b"psync") {
         // redis-cli --rdb and replicas print this line.
         text.extend_from_slice(
-            b"': there is no replication yet; for a copy of the data use `pando dump --from \
-              HOST:PORT` (docs/BACKUP.md)",
+            b"': replicas are servers of Pando (docs/REPLICATION.md); for a copy of the data use \
+              `pando dump --from HOST:PORT` (docs/BACKUP.md)",
         );
         return text;
     }
@@ -250,10 +250,9 @@ mod tests {
                 text.starts_with(&format!("ERR unknown command '{name}': ")),
                 "{text}"
             );
-            assert!(
-                text.contains("`pando dump --from HOST:PORT`") && !text.contains('\n'),
-                "{text}"
-            );
+            for told in ["`pando dump --from HOST:PORT`", "docs/REPLICATION.md"] {
+                assert!(text.contains(told) && !text.contains('\n'), "{text}");
+            }
         }
         assert_eq!(
             refuse(&[b"client", b"list2"]),
