@@ -243,22 +243,9 @@ impl<'t> Keyspace<'t> {
         if key.len() > pando_engine::limits::KEY_BYTES_MAX {
             return read(None);
         }
-        if self.session.observes || self.view.moment().is_some() {
-            return self.look_specially(key, read);
+        if let Some(moment) = self.view.moment() {
+            return self.look_at_moment(key, moment, read);
         }
-        let now = self.now();
-        let counters = &self.session.counters;
-        self.session.store.get(self.view.key(key), |value| {
-            read(value.filter(|value| counters.shows(value, now)))
-        })
-    }
-
-    /// [`Self::look`] for a client of `sync`.
-    fn look_and_observe<R>(
-        &mut self,
-        key: &[u8],
-        read: impl FnOnce(Option<ValueRef<'_>>) -> R,
-    ) -> R {
         let now = self.now();
         let key = self.view.key(key);
         let mut seen = None;
@@ -267,15 +254,27 @@ impl<'t> Keyspace<'t> {
             seen = value.as_ref().map(|value| value.version);
             read(value.filter(|value| counters.shows(value, now)))
         });
-        self.observe_key(key, seen);
+        if self.session.observes {
+            self.observe_key(key, seen);
+        }
         result
     }
 
     /// Records what a reply may reveal of a key: the version that was there, expired or not, or the
     /// tombstone of what was (AK4 sync-waits).
-    #[cold]
+    #[inline]
     fn observe_key(&mut self, key: Key<'_>, seen: Option<ValueVersion>) {
-        let version = seen.or_else(|| match self.session.store.probe(key) {
+        let version = seen.or_else(|| self.version_missed(key));
+        if let Some(version) = version {
+            self.session.observe(version.epoch());
+        }
+        self.session.observe(self.database.changed_in(self.index));
+    }
+
+    /// What is known of a key where nothing was found.
+    #[cold]
+    fn version_missed(&mut self, key: Key<'_>) -> Option<ValueVersion> {
+        match self.session.store.probe(key) {
             // Something newer than what was missed is at least as late.
             Probe::Present { version, .. } | Probe::Removed(version) => Some(version),
             // A tombstone is purged only when its epoch is durable; that of a removal by a command
@@ -285,11 +284,7 @@ impl<'t> Keyspace<'t> {
                 self.session.observe(straddle);
                 None
             }
-        });
-        if let Some(version) = version {
-            self.session.observe(version.epoch());
         }
-        self.session.observe(self.database.changed_in(self.index));
     }
 
     /// Records that a reply may reveal anything ever written, or anything present when a snapshot

@@ -21,17 +21,14 @@ impl Keyspace<'_> {
         }
     }
 
-    /// [`Self::look`] in a snapshot, or for a client of `sync`; separate so that others do not pay
-    /// for it.
+    /// [`Self::look`] in a snapshot; separate so that others do not pay for it.
     #[cold]
-    pub(super) fn look_specially<R>(
+    pub(super) fn look_at_moment<R>(
         &mut self,
         key: &[u8],
+        moment: Moment,
         read: impl FnOnce(Option<ValueRef<'_>>) -> R,
     ) -> R {
-        let Some(moment) = self.view.moment() else {
-            return self.look_and_observe(key, read);
-        };
         self.session.observe(moment.snapshot.epoch());
         let key = self.view.key(key);
         let store = &mut self.session.store;

@@ -20,7 +20,7 @@ impl Turn<'_> {
     }
 
     /// Everything that the reply could reveal must be durable (AK4 sync-waits).
-    #[cold]
+    #[inline]
     pub(super) fn acknowledge(&mut self, client: &mut Client) {
         self.session.observes = false;
         if self.session.observed > LogEpoch::NONE {

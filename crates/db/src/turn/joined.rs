@@ -16,6 +16,7 @@ use pando_protocol::command::{CommandId, CommandSpec};
 use pando_protocol::{Reply, Request};
 
 use super::Turn;
+use crate::acknowledge::Durability;
 use crate::client::Client;
 use crate::commands::joined::{Answers, Joined, carry_out, family};
 use crate::keyspace::Keyspace;
@@ -40,6 +41,7 @@ impl Turn<'_> {
     ) -> Option<Joined<'r>> {
         let command = self.usual(client, spec, request)?;
         let may = family(command).is_some()
+            && client.durability != Durability::Sync
             && !client.no_touch
             && client.replicated.is_none()
             && !self.session.beyond_room

@@ -5,8 +5,8 @@
 //! answer for every case. Here any unusual answer sends the request there before anything has
 //! happened. So the two never disagree, and most requests cost a few loads and compares.
 //!
-//! Deliberately absent: refusals, transactions, all gates, clients of `sync`, engines whose runs
-//! are repeated. A write of an `interval` client may still have to wait (AK5 interval-waits).
+//! Deliberately absent: refusals, transactions, all gates, engines whose runs are repeated. The
+//! reply may still have to wait (AK4 sync-waits, AK5 interval-waits).
 
 use pando_engine::{LogEpoch, Pressure};
 use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
@@ -42,7 +42,6 @@ impl Turn<'_> {
             && client.uses.is_none()
             && client.base == 0
             && client.reply_mode == ReplyMode::On
-            && client.durability != Durability::Sync
             && self.database.paused_until(true).is_none()
             && !self.session.store.repeats()
             && !(self.session.store.runs_beside() && may_be_run(spec))
@@ -79,7 +78,8 @@ impl Turn<'_> {
         // T1 gate-and-pin, T4 one-group.
         debug_assert!(matches!(self.held, HeldGates::Own { .. }) && self.past.is_none());
         debug_assert!(self.session.effects.is_none() && !self.session.has_group());
-        self.session.observes = false;
+        self.session.observes = client.durability == Durability::Sync;
+        self.session.observed = LogEpoch::NONE;
         self.session.wrote = LogEpoch::NONE;
         if self.session.access.tracking != Tracking::Nothing {
             self.session.access.quiet = is_quiet(client, spec);
@@ -106,6 +106,9 @@ impl Turn<'_> {
             if self.session.wrote > LogEpoch::NONE {
                 self.note_write(client);
             }
+        }
+        if self.session.observes {
+            self.acknowledge(client);
         }
         progress
     }

@@ -125,6 +125,7 @@ impl Execution<'_> {
             ..
         } = &mut *connection;
         let bytes = segment.bytes(arena, input.bytes());
+        let covered = output.covers();
         let mut host = WorkerHost::new(self.shared, self.recorder, record, arrived_ns);
         let out = output.buffer(self.pool);
         let out_len_max = out.len() + room;
@@ -150,7 +151,7 @@ impl Execution<'_> {
             next += 1;
             let goes_on = matches!(progress, Progress::Done)
                 && !entry.waiting
-                && !self.places.holding.must_follow(client)
+                && !self.places.holding.must_follow(client, covered)
                 && !flags.decoder_lags(client)
                 && !record.is_killed()
                 && out.len() < out_len_max

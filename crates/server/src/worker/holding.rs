@@ -116,10 +116,11 @@ impl Holding {
         }
     }
 
-    /// Whether [`Self::follow`] has something to do for a client.
+    /// Whether [`Self::follow`] has something to do for a client, whose replies wait for an epoch
+    /// in any case ([`Output::covers`](super::output::Output::covers)).
     #[inline]
-    pub(crate) fn must_follow(&self, client: &Client) -> bool {
-        client.awaits() > self.durable || client.replicated.is_some()
+    pub(crate) fn must_follow(&self, client: &Client, covered: LogEpoch) -> bool {
+        client.awaits() > self.durable.max(covered) || client.replicated.is_some()
     }
 
     /// A batch begins when the server's role has changed so often (HO4 same-role).

@@ -9,7 +9,7 @@
 //! - **JW1 answered-once** Every request that was carried out is answered, in the batch's order,
 //!   whatever happens to its connection meanwhile: its effect is there.
 
-use pando_db::{Answers, Joined, Turn};
+use pando_db::{Answers, Joined, LogEpoch, Turn};
 use pando_protocol::{ArgumentRange, Request};
 
 use super::batch::{Batch, Entry};
@@ -139,7 +139,7 @@ fn member<'b>(
     let client = &connection.client;
     if entry.waiting
         || !connection.is_open()
-        || holding.must_follow(client)
+        || holding.must_follow(client, LogEpoch::NONE)
         || recorder::times_each(settings)
     {
         return None;

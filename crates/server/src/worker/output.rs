@@ -117,9 +117,9 @@ impl Output {
     /// out if the last one waits for as much.
     pub(crate) fn hold_for(&mut self, from: usize, epoch: LogEpoch, until: (u8, u64)) {
         let (replicas, due_ns) = until;
-        let covers = |last: &Mark| last.epoch >= epoch && last.replicas == 0 && replicas == 0;
+        let is_covered = replicas == 0 && self.covers() >= epoch;
         let end = self.bytes.len();
-        if from < end && !self.marks.back().is_some_and(covers) {
+        if from < end && !is_covered {
             self.marks.push_back(Mark {
                 from,
                 end,
@@ -172,6 +172,13 @@ impl Output {
     /// What the first held byte waits for.
     pub(crate) fn awaits(&self) -> Option<&Mark> {
         self.marks.front()
+    }
+
+    /// The epoch that a reply behind all others waits for in any case.
+    #[inline]
+    pub(crate) fn covers(&self) -> LogEpoch {
+        let last = self.marks.back().filter(|mark| mark.replicas == 0);
+        last.map_or(LogEpoch::NONE, |mark| mark.epoch)
     }
 
     /// Output whose marks have what they wait for may be sent.
