@@ -6,11 +6,10 @@
 
 use pando_pmem::{Offset, Pmem};
 
-use crate::frame::FramePlace;
-use crate::latch::Watch;
+use crate::frame::{Frame, FramePlace};
 use crate::node::{Node, Probe, fingerprint_of, prefetch_leaf};
 use crate::record::Record;
-use crate::shared::{Look, Shared};
+use crate::shared::{Look, Shared, whole};
 use crate::tree::Error;
 
 /// The leaf of a key, and the frame that says so.
@@ -21,7 +20,8 @@ pub(crate) struct Spot {
     frame: FramePlace,
     pub(crate) leaf: Offset,
     pub(crate) fingerprint: u8,
-    /// Most likely its record; anything, if somebody changed the leaf meanwhile.
+    /// Most likely its slot and its record; anything, if somebody changed the leaf meanwhile.
+    pub(crate) slot: u64,
     pub(crate) record: Offset,
 }
 
@@ -33,48 +33,63 @@ impl<M: Pmem> Shared<M> {
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         spots: &mut Vec<Option<Spot>>,
     ) {
+        let root = self.root_frame();
         spots.clear();
         spots.extend(keys.clone().map(|key| {
             let probe = Probe::new(key);
-            let frame = self.frame_above_leaf(&probe)?;
+            let frame = self.frame_above_leaf(root?, &probe)?;
             Some(Spot {
                 words: probe.words(),
                 frame,
                 leaf: Offset::NONE,
                 fingerprint: fingerprint_of(key),
+                slot: 0,
                 record: Offset::NONE,
             })
         }));
         for (key, place) in keys.clone().zip(spots.iter_mut()) {
-            *place = place.and_then(|spot| self.find_leaf(key, spot));
+            if let Some(spot) = place
+                && self.find_leaf(key, spot).is_none()
+            {
+                *place = None;
+            }
         }
         for (key, spot) in keys.zip(spots) {
             if let Some(spot) = spot {
                 let leaf = Node::at(&self.pool, spot.leaf, self.slots);
-                spot.record = leaf.prefetch_alike(key, spot.fingerprint);
+                if let Some((slot, record)) = leaf.prefetch_alike(key, spot.fingerprint) {
+                    (spot.slot, spot.record) = (slot, record);
+                }
             }
         }
     }
 
-    /// The frame of the node above a key's leaf, which is asked for.
-    fn frame_above_leaf(&self, probe: &Probe<'_>) -> Option<FramePlace> {
-        let (mut above, mut at) = (Watch::STILL, self.anchor);
-        loop {
-            let frame = self.frames.of(at)?;
-            if !above.holds() {
+    /// The frame of the root.
+    fn root_frame(&self) -> Option<Frame<'_>> {
+        let anchor = self.frames.of(self.anchor)?;
+        let root = self.frames.of(anchor.ways().next()?.child)?;
+        // CL3 coupled.
+        anchor.watch.holds().then_some(root)
+    }
+
+    /// The frame of the node above a key's leaf, which is asked for, from the root's on.
+    fn frame_above_leaf(&self, root: Frame<'_>, probe: &Probe<'_>) -> Option<FramePlace> {
+        let mut frame = root;
+        while frame.level() > 1 {
+            let way = self.in_frame(&frame, probe)?;
+            let below = self.frames.of(way.child)?;
+            // CL3 coupled.
+            if !frame.watch.holds() {
                 return None;
             }
-            if frame.level() == 1 {
-                frame.prefetch();
-                return Some(frame.place);
-            }
-            let way = self.in_frame(&frame, probe)?;
-            (above, at) = (frame.watch, way.child);
+            frame = below;
         }
+        frame.prefetch();
+        Some(frame.place)
     }
 
-    /// The spot with its leaf, whose lines are asked for.
-    fn find_leaf(&self, key: &[u8], spot: Spot) -> Option<Spot> {
+    /// Finds the leaf of a spot, and asks for its lines.
+    fn find_leaf(&self, key: &[u8], spot: &mut Spot) -> Option<()> {
         let frame = self.frames.again(spot.frame)?;
         let way = self.in_frame(&frame, &Probe::with_words(key, spot.words))?;
         // What was read of a frame that changed meanwhile is no leaf.
@@ -82,10 +97,8 @@ impl<M: Pmem> Shared<M> {
             return None;
         }
         prefetch_leaf(&self.pool, (way.child, self.slots), spot.fingerprint);
-        Some(Spot {
-            leaf: way.child,
-            ..spot
-        })
+        spot.leaf = way.child;
+        Some(())
     }
 
     /// The leaf that a spot names, if it is still its key's. The caller is pinned, or nobody
@@ -108,6 +121,11 @@ impl<M: Pmem> Shared<M> {
         let look = Look::PRESENT;
         let found = spot.and_then(|spot| {
             let leaf = self.leaf_at(spot, look)?;
+            if let Some((_, record)) = leaf.find_at(spot.slot, key, look.view)
+                && leaf.holds()
+            {
+                return Some(whole(record).map(Some));
+            }
             self.record_in(Some(leaf), key, spot.fingerprint, look)
         });
         found.unwrap_or_else(|| self.record_of(key, look))

@@ -70,6 +70,7 @@ struct Place {
 }
 
 /// A frame as it was when it was found.
+#[derive(Clone, Copy)]
 pub(crate) struct Frame<'f> {
     pub(crate) watch: Watch<'f>,
     pub(crate) place: FramePlace,
@@ -285,12 +286,11 @@ impl Frame<'_> {
         let (common, rest) = self.words.split_at(COMMON);
         let (separators, children) = rest.split_at(rest.len() / 2);
         let separators = separators.get(1..count)?;
+        let way = |place: usize| children.get(place).map(|child| Way::of(load(child)));
         if separators.is_empty() {
-            return Some(self.way(0));
+            return way(0);
         }
-        let (bytes, load) = (probe.words(), |word: &AtomicU64| {
-            word.load(Ordering::Relaxed)
-        });
+        let bytes = probe.words();
         let place = match compare_common(bytes, common, skip) {
             Order::Less => 0,
             Order::Greater => separators.len(),
@@ -311,22 +311,32 @@ impl Frame<'_> {
                 }
             }
         };
-        Some(self.way(place))
-    }
-
-    fn way(&self, place: usize) -> Way {
-        let slots = (self.words.len() - COMMON) / 2;
-        let word = self.words[COMMON + slots + place].load(Ordering::Relaxed);
-        Way {
-            slot: word >> SLOT_SHIFT,
-            child: Offset::new(word & ((1 << SLOT_SHIFT) - 1)),
-        }
+        way(place)
     }
 
     /// All children, in order.
     pub(crate) fn ways(&self) -> impl Iterator<Item = Way> {
-        (0..self.count()).map(|place| self.way(place))
+        let slots = (self.words.len() - COMMON) / 2;
+        let children = &self.words[COMMON + slots..][..self.count()];
+        children.iter().map(|child| Way::of(load(child)))
     }
+}
+
+impl Way {
+    /// What the word of a child says.
+    #[inline]
+    fn of(word: u64) -> Self {
+        Self {
+            slot: word >> SLOT_SHIFT,
+            child: Offset::new(word & ((1 << SLOT_SHIFT) - 1)),
+        }
+    }
+}
+
+/// Relaxed: the watch tells whether words belong together (CF2 frame-watched).
+#[inline]
+fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
 }
 
 /// How many bytes two keys' first words share, of the first 24.
@@ -340,29 +350,39 @@ fn common_bytes(a: [u64; 4], b: [u64; 4]) -> usize {
 /// The bits of a word of keys that lie in the first `skip` bytes.
 #[inline]
 fn mask(skip: usize, index: usize) -> u64 {
-    let bytes = skip.saturating_sub(8 * index).min(8);
+    top_bytes(skip.saturating_sub(8 * index).min(8))
+}
+
+/// The bits of a word's first bytes.
+#[inline]
+fn top_bytes(bytes: usize) -> u64 {
     !u64::MAX.checked_shr(8 * bytes as u32).unwrap_or(0)
 }
 
 /// The eight bytes behind the first `skip`, of which there are at most 24.
 #[inline]
 fn window(bytes: [u64; 4], skip: usize) -> u64 {
-    let (index, bits) = (skip / 8, 8 * (skip % 8) as u32);
-    let next = bytes.get(index + 1).copied().unwrap_or(0);
-    bytes[index & 3] << bits | next.checked_shr(64 - bits).unwrap_or(0)
+    let [first, second, third, fourth] = bytes;
+    let bytes = [first, second, third, fourth, 0];
+    let (index, bits) = (skip / 8 & 3, 8 * (skip % 8) as u32);
+    // In two steps: none is as long as a word.
+    bytes[index] << bits | bytes[index + 1] >> 1 >> (63 - bits)
 }
 
 /// How a key's first `skip` bytes are to those that all separators share.
 #[inline]
 fn compare_common(bytes: [u64; 4], common: &[AtomicU64], skip: usize) -> Order {
-    for index in 0..skip.div_ceil(8).min(COMMON) {
-        let own = bytes[index] & mask(skip, index);
-        let order = own.cmp(&common[index].load(Ordering::Relaxed));
-        if order != Order::Equal {
-            return order;
+    let common = |index: usize| common[index].load(Ordering::Relaxed);
+    let (whole, rest) = (skip / 8, skip % 8);
+    for (index, own) in bytes.iter().enumerate().take(whole.min(COMMON)) {
+        if *own != common(index) {
+            return own.cmp(&common(index));
         }
     }
-    Order::Equal
+    if rest == 0 || whole >= COMMON {
+        return Order::Equal;
+    }
+    (bytes[whole] & top_bytes(rest)).cmp(&common(whole))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use pando_sync::LogEpoch;
 use crate::ahead::Spot;
 use crate::latch::Latched;
 use crate::node::{Entry, Found, Node, View, fingerprint_of, prefetch_slots};
-use crate::record::{self, Record};
+use crate::record::{Pair, Record};
 use crate::shared::{Look, whole};
 use crate::tree::{Error, Tree};
 
@@ -93,12 +93,13 @@ impl<M: Pmem> Tree<M> {
         };
         let fingerprint = spot.map_or_else(|| fingerprint_of(key), |spot| spot.fingerprint);
         let latch = self.shared.latches.latch(node.at);
+        let ahead = spot.and_then(|spot| node.find_at(spot.slot, key, View::PRESENT));
         Ok(Some(Leaf {
             tree: self,
             node,
             fingerprint,
             is_expected: spot.is_some(),
-            found: node.find_with(key, fingerprint, View::PRESENT),
+            found: ahead.or_else(|| node.find_with(key, fingerprint, View::PRESENT)),
             latch,
         }))
     }
@@ -110,9 +111,9 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         self.found.map(|(_, record)| whole(record)).transpose()
     }
 
-    /// Puts a value; `key` is the one that the leaf was latched for.
-    pub(crate) fn put(&mut self, key: &[u8], value: &[u8], mark: u8) -> Result<Done, Error> {
-        Tree::<M>::check_lengths(key, value)?;
+    /// Puts a pair with the key that the leaf was latched for.
+    pub(crate) fn put(&mut self, mut pair: Pair<'_>, mark: u8) -> Result<Done, Error> {
+        Tree::<M>::check_lengths(pair.key(), pair.value())?;
         let tree = self.tree;
         let there = self.found.map(|(found, _)| found);
         let began_now = |found: &Found| self.node.span(found.slot).start == tree.open.0;
@@ -133,13 +134,13 @@ impl<'t, M: Pmem> Leaf<'t, M> {
             tree.allocator
                 .allocate_for(Purpose::Growth, bytes, tree.open)
         };
-        let made = record::make(&tree.pool, take, (key, value), mark);
+        let made = pair.make(&tree.pool, take, mark);
         let Ok(record) = made else {
             // Where there is no room, it takes more to say so.
             return Ok(Done::NeedsTree);
         };
         let old = there.map(|found| found.entry.record);
-        let begun = Entry::of_key(key, record);
+        let begun = Entry::of_key(pair.key(), record);
         self.latch.mark();
         match replaced {
             Some(_) => self.node.replace(slot, record),
@@ -179,7 +180,9 @@ impl<'t, M: Pmem> Leaf<'t, M> {
     /// The slot that a put of a key which did not begin in the open epoch takes.
     fn free_slot(&self) -> Option<u64> {
         let home = self.node.home_of(self.fingerprint);
-        self.node.free_slots(home, &self.tree.needs()).next()
+        let needs = self.tree.needs();
+        let plain = self.node.plainly_free_slot(home, &needs);
+        plain.or_else(|| self.node.free_slots(home, &needs).next())
     }
 
     /// Shows what was changed to readers, and frees what nobody refers to any more.

@@ -33,6 +33,7 @@
 //! Readers beside the writer: `latch.rs`.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use pando_pmem::checksum::crc32c;
 use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup, Words};
@@ -502,33 +503,51 @@ impl<'p, M: Pmem> Node<'p, M> {
         view: View,
     ) -> Option<(Found, Record<'p>)> {
         let prefix = prefix_of(key);
-        self.alike(fingerprint).find_map(|slot| {
-            let words = self.pool.memory().row(self.slot_at(slot), 4);
-            let span = Span::load(|index| words.load(index));
-            if words.load(2) != prefix || !view.sees_entry(self.pool, span) {
-                return None;
-            }
-            let at = Offset::new(words.load(3));
-            if !self.holds() {
-                return None;
-            }
-            let record = Record::at(self.pool, at).unwrap_or_else(|| Record::broken(at));
-            // One that is damaged may be the key's.
-            if record.key() != key && record.is_whole() {
-                return None;
-            }
-            let entry = Entry {
-                prefix,
-                more: None,
-                record: at,
-                child: Offset::NONE,
-            };
-            Some((Found { slot, entry }, record))
+        let mut alike = self.alike(fingerprint);
+        // One that is damaged may be the key's.
+        let may_be = |record: Record<'_>| record.key() == key || !record.is_whole();
+        alike.find_map(|slot| {
+            let found = self.pair_in(slot, prefix, view);
+            found.filter(|(_, record)| may_be(*record))
         })
     }
 
-    /// Asks for the record that [`Self::find_with`] will most likely read first; where it is.
-    pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) -> Offset {
+    /// The same where its slot is known, most likely.
+    #[inline]
+    pub(crate) fn find_at(self, slot: u64, key: &[u8], view: View) -> Option<(Found, Record<'p>)> {
+        if slot >= self.slots {
+            return None;
+        }
+        let found = self.pair_in(slot, prefix_of(key), view);
+        found.filter(|(_, record)| record.key() == key)
+    }
+
+    /// What a view sees in this slot of a leaf, if it begins with these bytes and the leaf has not
+    /// changed meanwhile.
+    #[inline]
+    fn pair_in(self, slot: u64, prefix: u64, view: View) -> Option<(Found, Record<'p>)> {
+        let words = self.pool.memory().row(self.slot_at(slot), 4);
+        let span = Span::load(|index| words.load(index));
+        if words.load(2) != prefix || !view.sees_entry(self.pool, span) {
+            return None;
+        }
+        let at = Offset::new(words.load(3));
+        if !self.holds() {
+            return None;
+        }
+        let record = Record::at(self.pool, at).unwrap_or_else(|| Record::broken(at));
+        let entry = Entry {
+            prefix,
+            more: None,
+            record: at,
+            child: Offset::NONE,
+        };
+        Some((Found { slot, entry }, record))
+    }
+
+    /// Asks for the record that a look-up of the key will most likely read; its slot, and where it
+    /// is.
+    pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) -> Option<(u64, Offset)> {
         let (prefix, memory) = (prefix_of(key), self.pool.memory());
         for slot in self.alike(fingerprint) {
             let words = memory.row(self.slot_at(slot), 4);
@@ -536,10 +555,10 @@ impl<'p, M: Pmem> Node<'p, M> {
             if words.load(1) == 0 && words.load(2) == prefix {
                 let record = Offset::new(words.load(3));
                 memory.prefetch(record, 2 * LINE_BYTES as usize);
-                return record;
+                return Some((slot, record));
             }
         }
-        Offset::NONE
+        None
     }
 
     /// The slots of a leaf with this fingerprint (CN4 fingerprinted), those near its home first.
@@ -732,6 +751,27 @@ impl<'p, M: Pmem> Node<'p, M> {
             let word = (slot * words) as usize;
             !needs.need(self.pool, Span::load(|index| row.load(word + index)))
         })
+    }
+
+    /// The first of [`Self::free_slots`] of a leaf that is so at first sight: nothing is void, and
+    /// there are no snapshots.
+    pub(crate) fn plainly_free_slot(self, home: u64, needs: &Needs<'_>) -> Option<u64> {
+        if !needs.retained.is_empty() {
+            return None;
+        }
+        let is_void = |epoch| self.pool.is_void(LogEpoch(epoch));
+        let first_within = |slots: Range<u64>| {
+            let words = 4 * (slots.end - slots.start) as usize;
+            let row = self.pool.memory().row(self.slot_at(slots.start), words);
+            let place = row.groups::<4>().position(|words| {
+                let Span { start, end } = Span::load(|index| words.load(index));
+                // Most are live.
+                start == 0
+                    || end != 0 && end <= needs.committed.0 && !is_void(end) && !is_void(start)
+            });
+            place.map(|place| slots.start + place as u64)
+        };
+        first_within(home..self.slots).or_else(|| first_within(0..home))
     }
 
     /// The slot of a leaf where an entry is put if it may be used, else in the next one that may:

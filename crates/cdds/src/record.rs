@@ -50,6 +50,54 @@ const PREFETCHED_BYTES: usize = 4096;
 
 const FLUSH: Mark = Mark("record: flush");
 
+/// A key and a value as they lie in a record, behind room for its header.
+pub(crate) struct Pair<'b> {
+    bytes: &'b mut [u8],
+    key_bytes: usize,
+}
+
+impl<'b> Pair<'b> {
+    /// Of a key, and of a value that `push_value` puts behind it.
+    pub(crate) fn new(
+        out: &'b mut Vec<u8>,
+        key: &[u8],
+        push_value: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        out.clear();
+        out.extend_from_slice(&[0; HEADER_BYTES as usize]);
+        out.extend_from_slice(key);
+        push_value(out);
+        Self {
+            bytes: out,
+            key_bytes: key.len(),
+        }
+    }
+
+    fn value_at(&self) -> usize {
+        HEADER_BYTES as usize + self.key_bytes
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES as usize..self.value_at()]
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.bytes[self.value_at()..]
+    }
+
+    /// Writes it into a block that `take` takes; where it is.
+    pub(crate) fn make<M: Pmem>(
+        &mut self,
+        pool: &Pool<M>,
+        take: impl FnOnce(u64) -> Result<Offset, Full>,
+        mark: u8,
+    ) -> Result<Offset, Full> {
+        let at = take(self.bytes.len() as u64)?;
+        write(pool, at, self.bytes, self.key_bytes, (mark, 0));
+        Ok(at)
+    }
+}
+
 /// Writes a record into a block that `take` takes; where it is.
 pub(crate) fn make<M: Pmem>(
     pool: &Pool<M>,
@@ -86,20 +134,32 @@ fn make_with<M: Pmem>(
         long = vec![0; length];
         &mut long[..]
     };
-    let lengths = (key.len() as u64) | (value.len() as u64) << KEY_BITS;
-    let head = lengths | u64::from(with_mark(0, mark)) << 32;
-    bytes[..8].copy_from_slice(&head.to_le_bytes());
-    let (header, rest) = bytes.split_at_mut(HEADER_BYTES as usize);
-    let (for_key, for_value) = rest.split_at_mut(key.len());
+    let (for_key, for_value) = bytes[HEADER_BYTES as usize..].split_at_mut(key.len());
     for_key.copy_from_slice(key);
     for_value.copy_from_slice(value);
+    write(pool, at, bytes, key.len(), (mark, apart));
+    Ok(at)
+}
+
+/// Writes a record, in `bytes` but for its header, into a block.
+fn write<M: Pmem>(
+    pool: &Pool<M>,
+    at: Offset,
+    bytes: &mut [u8],
+    key_bytes: usize,
+    (mark, apart): (u8, u32),
+) {
+    let (header, rest) = bytes.split_at_mut(HEADER_BYTES as usize);
+    let value_bytes = rest.len() - key_bytes;
+    let lengths = (key_bytes as u64) | (value_bytes as u64) << KEY_BITS;
+    let head = lengths | u64::from(with_mark(0, mark)) << 32;
     let check = checksum(lengths, rest) ^ apart;
+    header[..8].copy_from_slice(&head.to_le_bytes());
     header[8..].copy_from_slice(&check.to_le_bytes());
     let memory = pool.memory();
     memory.write(at, bytes);
     memory.mark(FLUSH);
-    memory.flush(at, length);
-    Ok(at)
+    memory.flush(at, bytes.len());
 }
 
 /// Of the lengths, and what they tell of.

@@ -40,24 +40,37 @@ pub fn crc32c_behind(word: u64, bytes: &[u8]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short_behind(word: u64, bytes: &[u8]) -> u32 {
-    append_short(append_short(0, &word.to_le_bytes()), bytes)
+    use std::arch::x86_64::_mm_crc32_u64;
+    !append_to(_mm_crc32_u64(u64::from(u32::MAX), word), bytes)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
 fn append_short(crc: u32, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-    let (words, rest) = bytes.as_chunks();
-    let crc = words.iter().fold(u64::from(!crc), |crc, word| {
+    !append_to(u64::from(!crc), bytes)
+}
+
+/// What the instruction makes of these bytes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn append_to(crc: u64, bytes: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
+    let (words, mut rest) = bytes.as_chunks();
+    let crc = words.iter().fold(crc, |crc, word| {
         _mm_crc32_u64(crc, u64::from_le_bytes(*word))
     });
-    let (mut crc, mut rest) = (crc as u32, rest);
+    let mut crc = crc as u32;
     if let Some((half, behind)) = rest.split_first_chunk() {
         crc = _mm_crc32_u32(crc, u32::from_le_bytes(*half));
         rest = behind;
     }
-    !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
+    if let Some((quarter, behind)) = rest.split_first_chunk() {
+        crc = _mm_crc32_u16(crc, u16::from_le_bytes(*quarter));
+        rest = behind;
+    }
+    rest.first().map_or(crc, |byte| _mm_crc32_u8(crc, *byte))
 }
 
 #[cfg(test)]

@@ -31,8 +31,7 @@ const CHUNK_ENTRIES: usize = 64;
 pub struct CddsSession {
     pub(super) engine: Arc<Cdds>,
     pub(super) reader: Reader<Memory>,
-    /// The trees that were there when the engine's were of this generation (CE4 trees-known).
-    known: (u64, BTreeSet<TreeId>),
+    known: Known,
     /// See [`Self::take_refusal`].
     refused: bool,
     /// Of the group that has begun.
@@ -50,7 +49,7 @@ impl CddsSession {
         Some(Self {
             engine,
             reader,
-            known: (0, BTreeSet::new()),
+            known: Known::default(),
             refused: false,
             group: None,
             warmed: Warmed::default(),
@@ -85,18 +84,42 @@ impl CddsSession {
     #[inline]
     pub(super) fn is_live(&mut self, tree: TreeId) -> bool {
         // Acquire: pairs with `Cdds::note_trees`.
-        if self.engine.generation.load(Ordering::Acquire) != self.known.0 {
+        if self.engine.generation.load(Ordering::Acquire) != self.known.generation {
             self.learn_trees();
         }
-        self.known.1.contains(&tree)
+        self.known.has(tree)
     }
 
     #[cold]
     fn learn_trees(&mut self) {
         let state = self.engine.read();
         let live = state.trees.iter().filter(|(_, tree)| !tree.dropped);
-        let live = live.map(|(number, _)| *number).collect();
-        self.known = (self.engine.generation.load(Ordering::Acquire), live);
+        self.known = Known {
+            trees: live.map(|(number, _)| *number).collect(),
+            generation: self.engine.generation.load(Ordering::Acquire),
+            last: None,
+        };
+    }
+}
+
+/// The trees that were there when the engine's were of a generation (CE4 trees-known).
+#[derive(Default)]
+struct Known {
+    generation: u64,
+    trees: BTreeSet<TreeId>,
+    /// The one that was asked for last, if it is there.
+    last: Option<TreeId>,
+}
+
+impl Known {
+    #[inline]
+    fn has(&mut self, tree: TreeId) -> bool {
+        if self.last == Some(tree) {
+            return true;
+        }
+        let has = self.trees.contains(&tree);
+        self.last = has.then_some(tree);
+        has
     }
 }
 
@@ -120,18 +143,42 @@ struct Warmed {
 }
 
 impl Warmed {
-    /// The spot that the next command asks for, if it is that of the key in this place; and the one
-    /// behind it, which most likely is asked for then.
+    /// What the next command asks for, if it is of this key.
     #[inline]
-    fn take(&mut self, place: &[u8]) -> Option<(&Spot, Option<&Spot>)> {
+    fn take(&mut self, key: Key<'_>) -> Option<Ahead<'_>> {
         let index = self.next.take()?;
         let from = index
             .checked_sub(1)
             .map_or(Some(&0), |before| self.ends.get(before));
-        let warmed = &self.places[*from?..*self.ends.get(index)?];
-        let spot = self.spots[index].as_ref().filter(|_| warmed == place)?;
-        let behind = self.spots.get(index + 1).and_then(Option::as_ref);
-        Some((spot, behind))
+        let place = &self.places[*from?..*self.ends.get(index)?];
+        let (tree, bytes) = place.split_first_chunk()?;
+        let spot_at = |index: usize| self.spots.get(index).and_then(Option::as_ref);
+        (*tree == key.tree.0.to_be_bytes() && bytes == key.bytes).then(|| Ahead {
+            place,
+            spot: spot_at(index),
+            behind: spot_at(index + 1),
+        })
+    }
+}
+
+/// What was found ahead of a command.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead<'w> {
+    /// The place of its key.
+    pub(super) place: &'w [u8],
+    pub(super) spot: Option<&'w Spot>,
+    /// The one behind it, which most likely is asked for then.
+    pub(super) behind: Option<&'w Spot>,
+}
+
+/// The same of a key of which nothing was found, whose place is put together in `out`.
+#[inline]
+fn unwarmed<'w>(out: &'w mut Vec<u8>, key: Key<'_>) -> Ahead<'w> {
+    write_place(out, key.tree, key.bytes);
+    Ahead {
+        place: out,
+        spot: None,
+        behind: None,
     }
 }
 
@@ -190,10 +237,10 @@ impl Point for CddsSession {
         if !self.is_live(key.tree) {
             return read(None);
         }
-        write_place(&mut self.place, key.tree, key.bytes);
-        let spot = self.warmed.take(&self.place).map(|(spot, _)| spot);
+        let ahead = self.warmed.take(key);
+        let Ahead { place, spot, .. } = ahead.unwrap_or_else(|| unwarmed(&mut self.place, key));
         let show = |record: Option<Record<'_>>| show_record(record, read);
-        sound(self.reader.show_ahead(&self.place, spot, show))
+        sound(self.reader.show_ahead(place, spot, show))
     }
 
     fn warm(&mut self, keys: &[Key<'_>]) {
@@ -241,15 +288,15 @@ impl Point for CddsSession {
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         key.check();
-        write_place(&mut self.place, key.tree, key.bytes);
-        let at = (key, &self.place[..]);
-        let spot = self.warmed.take(&self.place);
-        let stored = &mut self.stored;
+        let live_at = self.is_live(key.tree).then_some(self.known.generation);
+        let ahead = self.warmed.take(key);
+        let ahead = ahead.unwrap_or_else(|| unwarmed(&mut self.place, key));
+        let (at, stored) = ((key, ahead.place), &mut self.stored);
         let updated = if self.group.is_some() {
             // What it changes is noted by whoever has the tree.
             Err(NeedsTree)
         } else {
-            (self.engine).update_leaf(at, spot, stored, hook, &mut decide)
+            (self.engine).update_leaf((key, live_at), ahead, stored, hook, &mut decide)
         };
         if self.stored.capacity() > KEPT_BYTES {
             self.stored = Vec::new();

@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering;
 use pando_engine::{CommitHook, Decision, Key, TreeId, ValueRef, ValueVersion};
 use pando_sync::lock;
 
-use super::session::{show_record, sound};
+use super::session::{Ahead, show_record, sound};
 use super::value::{deadlines_in, deadlines_of, encode, version_of};
 use super::{Cdds, Deadlines, State};
 use crate::Error;
-use crate::ahead::Spot;
 use crate::leaf::{Done, Leaf};
-use crate::record::Record;
+use crate::record::{Pair, Record};
 use pando_pmem::{Memory, Offset};
 
 /// What an update does to the tree.
@@ -23,24 +22,29 @@ pub(super) enum Change {
 
 impl Cdds {
     /// Updates a key whose leaf is all that changes; `Err` if more does, and nothing has happened.
-    /// `stored` is where the value is put together; behind the key's spot is that of the next one.
+    /// `live_at` is the generation of trees of which the session knows that the key's was there, and
+    /// `stored` where the value is put together.
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
-        (key, place): (Key<'_>, &[u8]),
-        spots: Option<(&Spot, Option<&Spot>)>,
+        (key, live_at): (Key<'_>, Option<u64>),
+        Ahead {
+            place,
+            spot,
+            behind,
+        }: Ahead<'_>,
         stored: &mut Vec<u8>,
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, NeedsTree> {
         let (state, clock) = (self.read(), &self.clock);
         // CE1 epochs-follow.
-        if !state.is_live(key.tree) || !state.tree.is_open_at(clock.current()) {
+        let is_live = live_at == Some(self.generation.load(Ordering::Relaxed));
+        if !(is_live || state.is_live(key.tree)) || !state.tree.is_open_at(clock.current()) {
             return Err(NeedsTree);
         }
-        if let Some((_, Some(next))) = spots {
+        if let Some(next) = behind {
             state.tree.expect_change(next);
         }
-        let spot = spots.map(|(spot, _)| spot);
         let mut leaf = sound(state.tree.latch(place, spot)).ok_or(NeedsTree)?;
         let record = sound(leaf.record());
         let listed_at = record.map(|record| deadlines_of(record.value()));
@@ -73,8 +77,8 @@ impl Cdds {
                 let last = state.version_beside(record, place);
                 let version = clock.draw(last);
                 sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
-                encode(&new.view(version), stored);
-                if sound(leaf.put(place, stored, new.mark)) == Done::NeedsTree {
+                let pair = Pair::new(stored, place, |out| encode(&new.view(version), out));
+                if sound(leaf.put(pair, new.mark)) == Done::NeedsTree {
                     return Err(NeedsTree);
                 }
                 if record.is_none() {

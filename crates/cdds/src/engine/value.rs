@@ -42,7 +42,7 @@ const HAS_FLAGS: u8 = 1 << 4;
 const HAS_ENCODING: u8 = 1 << 5;
 const HAS_TYPE: u8 = 1 << 6;
 
-/// Puts a value as it is stored in the place of what was there. O(size).
+/// Puts a value as it is stored behind what is there. O(size).
 pub(super) fn encode(value: &ValueRef<'_>, out: &mut Vec<u8>) {
     let Attributes {
         deadline,
@@ -59,23 +59,23 @@ pub(super) fn encode(value: &ValueRef<'_>, out: &mut Vec<u8>) {
         BodyRef::String(_) | BodyRef::Row(RowTag::Hash, _) => 0,
         BodyRef::Row(tag, _) => tag as u8,
     };
-    out.clear();
+    let form_at = out.len() + FORM_AT;
     out.extend_from_slice(&value.version.to_bits().to_le_bytes());
     out.push(form);
     if let Some(deadline) = deadline {
-        push_field(out, HAS_DEADLINE, &deadline.0.to_le_bytes());
+        push_field((out, form_at), HAS_DEADLINE, &deadline.0.to_le_bytes());
     }
     if let Some(token) = token {
-        push_field(out, HAS_TOKEN, &token.get().to_le_bytes());
+        push_field((out, form_at), HAS_TOKEN, &token.get().to_le_bytes());
     }
     if flags != 0 {
-        push_field(out, HAS_FLAGS, &flags.to_le_bytes());
+        push_field((out, form_at), HAS_FLAGS, &flags.to_le_bytes());
     }
     if encoding != 0 {
-        push_field(out, HAS_ENCODING, &[encoding]);
+        push_field((out, form_at), HAS_ENCODING, &[encoding]);
     }
     if row != 0 {
-        push_field(out, HAS_TYPE, &[row]);
+        push_field((out, form_at), HAS_TYPE, &[row]);
     }
     match value.body {
         BodyRef::String(string) => push_all(out, string),
@@ -92,8 +92,8 @@ pub(super) fn encode(value: &ValueRef<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn push_field(out: &mut Vec<u8>, has: u8, field: &[u8]) {
-    out[FORM_AT] |= has;
+fn push_field((out, form_at): (&mut Vec<u8>, usize), has: u8, field: &[u8]) {
+    out[form_at] |= has;
     out.extend_from_slice(field);
 }
 

@@ -16,6 +16,7 @@ use super::crashes::{Run, failure, start, state_of};
 use super::{create, open};
 use crate::canary::{self, Fault};
 use crate::leaf::Done;
+use crate::record::Pair;
 use crate::tree::Tree;
 use crate::{Direction, Reader};
 
@@ -67,8 +68,12 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
         if let Some(mut leaf) = leaf.flatten() {
             let record = leaf.record().expect("it is whole");
             let there = record.map(|record| number_of(record.value()));
+            let mut out = Vec::new();
             let done = match next(there) {
-                Some(number) => leaf.put(key, &value(number), 0).expect("it is whole"),
+                Some(number) => {
+                    let pair = Pair::new(&mut out, key, |out| out.extend(value(number)));
+                    leaf.put(pair, 0).expect("it is whole")
+                }
                 None => leaf.remove(),
             };
             if done == Done::Yes {
