@@ -39,8 +39,17 @@ impl Database {
 
     /// An empty one in this process, with memnodes of ordinary limits.
     pub fn in_process(config: Config) -> Result<Self, Error> {
-        let memnodes = Embedded::new(config.memnodes, Limits::default());
+        let limits = Limits {
+            slots_fixed: config.slots_fixed(),
+            ..Limits::default()
+        };
+        let memnodes = Embedded::new(config.memnodes, limits);
         Self::found(CoordinatorId(1), config, memnodes)
+    }
+
+    /// The settings.
+    pub fn config(&self) -> &Config {
+        &self.proxy.config
     }
 
     /// The memnodes.

@@ -49,6 +49,13 @@ pub(crate) enum Fault {
     RunLatch,
     /// A run in one process that writes several keys is not counted.
     RunCount,
+    /// A traversal at a tip looks at the fences and the notes of copies of no inner node: what
+    /// compared inner nodes make up for, and nothing else does.
+    OnlyPaths,
+    /// The same, and inner nodes are not compared either.
+    PathUnseen,
+    /// One memnode does not hear of the sequences of inner nodes.
+    OneTable,
     /// The collection does not see that the version where two branches part is needed.
     PartingFreed,
 }

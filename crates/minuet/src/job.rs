@@ -17,6 +17,8 @@
 //!   through. A transaction is over when all have voted for it.
 //! - What writes replicated slots takes part at all memnodes, one by one in their order, and waits
 //!   there for locks (§4.1, blocking minitransactions).
+//! - Where inner nodes are compared ([`crate::InnerNodes`]), what writes one takes part at all
+//!   memnodes, too, at once and without waiting, as it did in Aguilera et al.'s B-tree.
 //!
 //! Departs from the paper: a wave, too, compares what was read before at the memnodes that it
 //! visits, so that a transaction that cannot commit ends early.
@@ -24,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use pando_memnode::{
-    Address, Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, Slot,
+    Address, Bytes, Compare, Items, MemnodeId, MinitransactionId, Outcome, Reply, Request, Slot,
     SlotState, Write,
 };
 
@@ -319,7 +321,11 @@ impl<P: Program> Job<P> {
             self.validate(proxy);
             return None;
         }
-        let mut participants = self.participants(proxy);
+        let sequences = match self.sets.sequence_writes(&proxy.config) {
+            Ok(sequences) => sequences,
+            Err(error) => return self.over(proxy, Err(error)),
+        };
+        let mut participants = self.participants(proxy, &sequences);
         let id = proxy.open();
         if participants.len() == 1 {
             let (to, items) = participants.pop_front().expect("one");
@@ -377,7 +383,7 @@ impl<P: Program> Job<P> {
 
     /// Compares what was read, at each memnode by itself.
     fn validate(&mut self, proxy: &mut Proxy) {
-        let participants = self.participants(proxy);
+        let participants = self.participants(proxy, &[]);
         let requests = participants.into_iter().map(|(to, items)| {
             let id = MinitransactionId::default();
             (
@@ -395,7 +401,11 @@ impl<P: Program> Job<P> {
     }
 
     /// Who takes part in the commit, in their order, and with what.
-    fn participants(&self, proxy: &Proxy) -> VecDeque<(MemnodeId, Items)> {
+    fn participants(
+        &self,
+        proxy: &Proxy,
+        sequences: &[(Slot, Bytes)],
+    ) -> VecDeque<(MemnodeId, Items)> {
         let sets = &self.sets;
         let mut memnodes: BTreeSet<_> = sets
             .reads
@@ -406,7 +416,7 @@ impl<P: Program> Job<P> {
         if memnodes.is_empty() {
             memnodes.insert(MemnodeId(0));
         }
-        if !sets.replica_writes.is_empty() {
+        if !sets.replica_writes.is_empty() || !sequences.is_empty() {
             memnodes.extend((0..proxy.config.memnodes).map(MemnodeId));
         }
         let mut participants = VecDeque::new();
@@ -440,6 +450,12 @@ impl<P: Program> Job<P> {
             items
                 .writes
                 .extend(replicas.map(|(slot, bytes)| Write::Whole(*slot, bytes.clone())));
+            let told = sequences
+                .iter()
+                .filter(|_| memnode.0 != 0 || !planted(Fault::OneTable));
+            items
+                .writes
+                .extend(told.map(|(slot, bytes)| Write::Whole(*slot, bytes.clone())));
             participants.push_back((memnode, items));
         }
         participants

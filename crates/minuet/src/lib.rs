@@ -112,7 +112,7 @@ pub use database::Database;
 pub use error::{Error, Stop};
 pub use job::{Ended, Job, Program};
 pub use lease::{Lease, LeaseId};
-pub use limits::Config;
+pub use limits::{Config, InnerNodes};
 pub use proxy::{JobId, Proxy};
 pub use retention::Kept;
 pub use service::SnapshotService;

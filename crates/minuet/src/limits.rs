@@ -1,6 +1,9 @@
 //! Bounds and settings of a proxy.
 
+use pando_memnode::{Address, Slot};
+
 use crate::page;
+use crate::snapshot::FIXED_SLOTS;
 
 /// Runs of one transaction before it is given up as contended.
 pub const ATTEMPTS_MAX: u32 = 10_000;
@@ -56,6 +59,22 @@ pub const PAGE_BYTES_MIN: usize = 448;
 /// Bytes of a page, at most: offsets in it have 16 bits.
 pub const PAGE_BYTES_MAX: usize = 1 << 15;
 
+/// What a transaction at a tip does about the inner nodes on its way to a leaf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InnerNodes {
+    /// Reads them dirty, and checks fences and versions (§3).
+    #[default]
+    Dirty,
+    /// Compares them all, as the B-tree does that Minuet came from (Aguilera et al., §2.3): each
+    /// memnode has the sequences of all inner nodes, so the leaf's memnode alone is asked, and who
+    /// changes an inner node writes to every memnode. It is here to be measured beside the other.
+    Compared {
+        /// Slots of each memnode, from the first that is allocated, whose sequences there is room
+        /// for. An inner node beyond is [`crate::Error::Full`].
+        slots: u32,
+    },
+}
+
 /// Settings of a proxy, the same for all that share memnodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
@@ -80,6 +99,8 @@ pub struct Config {
     /// Ids in a descendant set of a node that is made on the first branch, at most (§5.2).
     /// [`DESCENDANTS_MIN`] to [`DESCENDANTS_MAX`].
     pub descendants_max: u8,
+    /// What becomes of inner nodes on the way to a leaf.
+    pub inner_nodes: InnerNodes,
 }
 
 impl Default for Config {
@@ -94,6 +115,7 @@ impl Default for Config {
             patience: 8,
             newest_kept: 16,
             descendants_max: DESCENDANTS_MAX,
+            inner_nodes: InnerNodes::Dirty,
         }
     }
 }
@@ -102,6 +124,32 @@ impl Config {
     /// The longest key, in bytes: two fences and a few cells of such keys fit into a page.
     pub fn key_bytes_max(&self) -> usize {
         self.page_bytes / 16
+    }
+
+    /// The first slot that may be allocated: a memnode's
+    /// [`pando_memnode::Limits::slots_fixed`].
+    pub fn slots_fixed(&self) -> u64 {
+        let sequences = match self.inner_nodes {
+            InnerNodes::Dirty => 0,
+            InnerNodes::Compared { slots } => u64::from(slots) * u64::from(self.memnodes),
+        };
+        FIXED_SLOTS + sequences
+    }
+
+    /// Whether inner nodes are compared.
+    pub(crate) fn compares_inner_nodes(&self) -> bool {
+        self.inner_nodes != InnerNodes::Dirty
+    }
+
+    /// The slot, the same at each memnode, of an inner node's sequence, if there is room for it.
+    pub(crate) fn sequence_slot(&self, address: Address) -> Option<Slot> {
+        let InnerNodes::Compared { slots } = self.inner_nodes else {
+            return None;
+        };
+        let index = address.slot.0.checked_sub(self.slots_fixed());
+        let index = index.filter(|index| *index < u64::from(slots))?;
+        let (memnodes, memnode) = (u64::from(self.memnodes), u64::from(address.memnode.0));
+        Some(Slot(FIXED_SLOTS + index * memnodes + memnode))
     }
 
     /// The longest value, in bytes.

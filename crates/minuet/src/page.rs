@@ -312,6 +312,11 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         self.bytes[HEIGHT]
     }
 
+    /// Whether it points to others.
+    pub(crate) fn is_inner(&self) -> bool {
+        (1..HEAD_HEIGHT).contains(&self.height())
+    }
+
     pub(crate) fn count(&self) -> usize {
         usize::from(u16_at(&self.bytes, COUNT))
     }

@@ -13,6 +13,7 @@
 //! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
 //! | descendant sets are bounded, whenever a memnode has written | `world` | one copy too many |
 //! | the branches that were made and not dropped are there | `world` | half a branch |
+//! | where inner nodes are compared, every memnode has their sequences | `audit` | changes that one did not hear of |
 //! | what is leased can be read; after collection only what is kept is there | `world` | pages freed too early or never, snapshots dropped or kept |
 //! | diff(a, b) applied to a is b | `world` | subtrees passed over that differ |
 //! | a merge writes what its three versions say | `world` | changes that it overwrites |

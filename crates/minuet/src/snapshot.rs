@@ -55,7 +55,7 @@ impl SnapshotId {
 pub(crate) const TIP: Slot = Slot(0);
 
 /// Slots with a fixed meaning: the first branch's tip, the kept snapshots, the leases, the
-/// catalog. A memnode's [`pando_memnode::Limits::slots_fixed`] is no lower.
+/// catalog. Those of sequences follow, if there are any ([`crate::Config::slots_fixed`]).
 pub const FIXED_SLOTS: u64 = catalog::SLOTS_END;
 
 /// What a view is of.

@@ -9,7 +9,6 @@ use pando_memnode::{
 
 use crate::error::Stop;
 use crate::fault::{Fault, plant};
-use crate::limits::DESCENDANTS_MAX;
 use crate::simulator::audit::{audit, tip};
 use crate::tree::found;
 use crate::{
@@ -107,7 +106,7 @@ fn step(database: &mut Database, model: &mut Model, random: &mut fastrand::Rng, 
 fn audited(database: &Database, model: &Model) {
     let memnodes = database.memnodes().memnodes();
     let tip = tip(memnodes).unwrap();
-    let contents = audit(memnodes, DESCENDANTS_MAX, true)
+    let contents = audit(memnodes, database.config(), true)
         .unwrap()
         .remove(&tip.snapshot);
     let contents = contents.unwrap().contents;
@@ -152,7 +151,7 @@ fn sizes_are_bounded_by_clear_errors() {
         put(&mut database, 1, 65),
         Err(Error::ValueTooLong { bytes: 65, max: 64 })
     );
-    audit(database.memnodes().memnodes(), DESCENDANTS_MAX, true).unwrap();
+    audit(database.memnodes().memnodes(), database.config(), true).unwrap();
 }
 
 #[test]
@@ -266,7 +265,7 @@ fn what_nobody_keeps_is_collected() {
         "{collected:?}"
     );
     let memnodes = database.memnodes().memnodes();
-    audit(memnodes, DESCENDANTS_MAX, true).unwrap();
+    audit(memnodes, database.config(), true).unwrap();
     // What is gone says so, whatever is asked of it.
     let gone = |ended| assert_eq!(ended, Err(Error::NoSnapshot));
     gone(database.run(|t| TreeId(1).get(t, lost, b"1").map(|_| ())));
@@ -432,7 +431,7 @@ fn values(model: &Model) -> BTreeMap<&(TreeId, Vec<u8>), &[u8]> {
 fn at_the_tip(database: &Database) -> BTreeMap<(TreeId, Vec<u8>), Vec<u8>> {
     let memnodes = database.memnodes().memnodes();
     let tip = tip(memnodes).unwrap();
-    let contents = audit(memnodes, DESCENDANTS_MAX, false)
+    let contents = audit(memnodes, database.config(), false)
         .unwrap()
         .remove(&tip.snapshot);
     let entries = contents

@@ -87,7 +87,7 @@ impl Transport for Metered<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Database, TreeId};
+    use crate::{Config, Database, InnerNodes, TreeId};
 
     /// What one more transaction takes: round trips, memnodes, requests.
     fn taken(database: &mut Database, key: &[u8], value: Option<&[u8]>) -> [u64; 3] {
@@ -113,16 +113,28 @@ mod tests {
 
     #[test]
     fn a_read_is_one_trip_to_one_memnode_and_a_write_two() {
-        for memnodes in [1, 2, 4] {
+        let compared = InnerNodes::Compared { slots: 1000 };
+        for (memnodes, inner_nodes) in [1, 2, 4]
+            .into_iter()
+            .flat_map(|memnodes| [(memnodes, InnerNodes::Dirty), (memnodes, compared)])
+        {
             let config = Config {
                 memnodes,
+                inner_nodes,
                 ..Config::default()
             };
             let mut database = Database::in_process(config).unwrap();
             assert_eq!(database.traffic(), None);
             database.count_traffic();
+            let mut most = 0;
             for number in 0..1000_u32 {
-                taken(&mut database, &number.to_be_bytes(), Some(&[7; 8]));
+                let [_, asked, _] = taken(&mut database, &number.to_be_bytes(), Some(&[7; 8]));
+                most = most.max(asked);
+            }
+            // A split is at the memnodes of its three nodes, or at all.
+            match inner_nodes {
+                InnerNodes::Dirty => assert!(most <= 3),
+                InnerNodes::Compared { .. } => assert_eq!(most, u64::from(memnodes)),
             }
             for number in [3_u32, 500, 999] {
                 let key = number.to_be_bytes();

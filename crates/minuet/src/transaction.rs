@@ -57,6 +57,11 @@ pub(crate) struct Listed {
     pub(crate) next: Option<Slot>,
 }
 
+/// A sequence of an inner node, as every memnode has it.
+pub(crate) fn encode_sequence(sequence: Sequence) -> Bytes {
+    Bytes::from(sequence.0.to_le_bytes().as_slice())
+}
+
 /// When something was last known to be so: in this wave, at this memnode.
 pub(crate) type Confirmed = (u32, MemnodeId);
 
@@ -178,6 +183,26 @@ impl Sets {
         self.writes.is_empty() && self.replica_writes.is_empty()
     }
 
+    /// The sequences that inner nodes will have, which all memnodes are to learn
+    /// ([`crate::InnerNodes`]).
+    pub(crate) fn sequence_writes(&self, config: &Config) -> Result<Vec<(Slot, Bytes)>, Error> {
+        if !config.compares_inner_nodes() {
+            return Ok(Vec::new());
+        }
+        let is_inner = |(_, written): &(&Address, &Written)| match written {
+            Written::Page(page) => page.page().is_inner(),
+            Written::Bytes(_) | Written::Free => false,
+        };
+        let inner = self.writes.iter().filter(is_inner);
+        let told = inner.map(|(address, _)| {
+            let slot = config.sequence_slot(*address).ok_or(Error::Full)?;
+            let read = self.reads.get(address);
+            let before = read.map_or(address.generation, |read| read.state.sequence);
+            Ok((slot, encode_sequence(Sequence(before.0 + 1))))
+        });
+        told.collect()
+    }
+
     fn touched(&self) -> usize {
         self.reads.len() + self.dirty.len() + self.writes.len()
     }
@@ -244,6 +269,30 @@ impl<'a> Transaction<'a> {
         };
         let bytes = state.bytes.clone();
         self.sets.dirty.insert(address, state);
+        Ok(bytes)
+    }
+
+    /// Reads an inner node on the way from a tip to a leaf: dirty, or compared at each participant
+    /// by its sequence ([`crate::InnerNodes`]).
+    pub(crate) fn path_read(&mut self, address: Address) -> Result<Bytes, Stop> {
+        let bytes = self.dirty_read(address)?;
+        if !self.config().compares_inner_nodes() {
+            return Ok(bytes);
+        }
+        // No inner node is beyond those that there is room for: the way was wrong.
+        let slot = self.config().sequence_slot(address).ok_or(Stop::Conflict)?;
+        let sets = &mut *self.sets;
+        let read = sets.reads.get(&address).map(|read| &read.state);
+        // What this transaction has made was not read.
+        if let Some(state) = read.or_else(|| sets.dirty.get(&address))
+            && !planted(Fault::PathUnseen)
+        {
+            let replica = Replica {
+                bytes: encode_sequence(state.sequence),
+                confirmed: None,
+            };
+            sets.replicas.entry(slot).or_insert(replica);
+        }
         Ok(bytes)
     }
 

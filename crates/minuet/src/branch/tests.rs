@@ -192,9 +192,8 @@ impl World {
             (tip, held.clone())
         });
         let all: Vec<_> = tips.chain(snapshots.iter().cloned()).collect();
-        let max = database.run(|t| Ok(t.config().descendants_max)).unwrap();
         let memnodes = database.memnodes().memnodes();
-        let found = audit(memnodes, max, leaks_nothing);
+        let found = audit(memnodes, database.config(), leaks_nothing);
         let found = found.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         let values = |contents: &Contents| {
             let values = contents.iter();
@@ -344,7 +343,7 @@ fn a_branch_has_names_and_may_be_the_mainline() {
     database.run(|t| t.drop_branch(b"main")).unwrap();
     assert_eq!(database.run(main_tip), Err(Error::NoBranch));
     collect(&mut database, 3);
-    audit(database.memnodes().memnodes(), 4, true).unwrap();
+    audit(database.memnodes().memnodes(), database.config(), true).unwrap();
     assert_eq!(get(&mut database, trial, b"k").as_deref(), Some(&b"v"[..]));
 }
 
@@ -396,7 +395,7 @@ fn a_branch_that_becomes_another_breaks_views_of_both() {
     assert_eq!(mainline, Err(Error::Mainline));
     database.run(|t| t.drop_branch(b"trial")).unwrap();
     collect(&mut database, 4);
-    audit(database.memnodes().memnodes(), 4, true).unwrap();
+    audit(database.memnodes().memnodes(), database.config(), true).unwrap();
     assert_eq!(database.run(count), Ok(1));
 }
 
@@ -427,7 +426,7 @@ fn a_branch_of_a_branch_a_thousand_deep() {
         database.run(|t| t.drop_branch(name.as_bytes())).unwrap();
     }
     collect(&mut database, 3);
-    audit(database.memnodes().memnodes(), 2, true).unwrap();
+    audit(database.memnodes().memnodes(), database.config(), true).unwrap();
     assert_eq!(
         get(&mut database, above, b"same").as_deref(),
         Some(&b"root"[..])
@@ -464,13 +463,13 @@ fn many_branches_of_one_snapshot_write_one_leaf() {
         assert_eq!(get(&mut database, *branch, b"k"), Some(expected));
     }
     collect(&mut database, 2);
-    audit(database.memnodes().memnodes(), 2, true).unwrap();
+    audit(database.memnodes().memnodes(), database.config(), true).unwrap();
     for number in 0..many {
         let name = format!("{number:05}");
         database.run(|t| t.drop_branch(name.as_bytes())).unwrap();
     }
     // All is gone again, 64 lines a round.
     collect(&mut database, u64::from(many) / 32 + 4);
-    audit(database.memnodes().memnodes(), 2, true).unwrap();
+    audit(database.memnodes().memnodes(), database.config(), true).unwrap();
     assert_eq!(database.run(count), Ok(1));
 }

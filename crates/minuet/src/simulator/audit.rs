@@ -9,12 +9,13 @@ use pando_memnode::{Address, Bytes, Memnode, Slot};
 
 use crate::branch::{BranchId, decode_entry};
 use crate::catalog::{self, Leaf};
-use crate::limits::DESCENDANTS_MAX;
+use crate::limits::{Config, DESCENDANTS_MAX};
 use crate::line::{LINES, Line, decode_fork};
 use crate::lineage::{Ancestry, Lineage};
 use crate::page::{self, Page};
 use crate::retention::{self, KEPT, Kept};
 use crate::snapshot::{FIXED_SLOTS, Kind, SnapshotId, TIP, View};
+use crate::transaction::encode_sequence;
 use crate::tree::{DATA, Route, route};
 
 /// What is wrong.
@@ -307,11 +308,30 @@ pub(crate) fn is_bounded(page: &Page, lines: &Lines, first_max: u8) -> Result<()
     Ok(())
 }
 
+/// Whether every memnode has an inner node's sequence, where these are compared.
+fn is_told(memnodes: &[Memnode], config: &Config, address: Address) -> Result<(), Finding> {
+    let state = memnodes[usize::from(address.memnode.0)].slot(address.slot);
+    let is_inner = page::header(&state.bytes).is_some_and(|page| page.is_inner());
+    if !is_inner || !config.compares_inner_nodes() {
+        return Ok(());
+    }
+    let slot = config.sequence_slot(address);
+    let told = replicated(memnodes, slot.ok_or("an inner node without a sequence")?)?;
+    if told == encode_sequence(state.sequence) {
+        Ok(())
+    } else {
+        Err(format!(
+            "{address:?} is at {:?}, not {told:?}",
+            state.sequence
+        ))
+    }
+}
+
 /// Whether all versions that are seen are sound, and no slot is in use that none of them has.
 /// Returns what they hold: the kept snapshots, the tips, and where these part.
 pub(crate) fn audit(
     memnodes: &[Memnode],
-    first_max: u8,
+    config: &Config,
     leaks_nothing: bool,
 ) -> Result<BTreeMap<SnapshotId, Held>, Finding> {
     let catalog = catalog(memnodes)?;
@@ -333,13 +353,16 @@ pub(crate) fn audit(
         all.extend(reached);
     }
     let used = memnodes.iter().flat_map(Memnode::used_slots);
-    let used = used.filter(|(slot, _)| slot.0 >= FIXED_SLOTS);
+    let used = used.filter(|(slot, _)| slot.0 >= config.slots_fixed());
     let mut count = 0;
     for (_, seen) in used {
         count += 1;
         if let Some(page) = page::header(&seen.state().bytes) {
-            is_bounded(&page, &catalog.lines, first_max)?;
+            is_bounded(&page, &catalog.lines, config.descendants_max)?;
         }
+    }
+    for address in &all {
+        is_told(memnodes, config, *address)?;
     }
     let expected = all.len();
     if leaks_nothing && count != expected {

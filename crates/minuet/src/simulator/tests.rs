@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::world::{Planted, World};
+use super::world::{Planted, World, compares_inner_nodes};
 use crate::fault::{Fault, plant};
 
 /// Transactions of a seed, here.
@@ -67,6 +67,25 @@ fn planted_faults_are_found() {
         println!("{planted:?}: {seed:?}");
         assert!(seed.is_some(), "{planted:?} is not found");
     }
+}
+
+#[test]
+fn compared_inner_nodes_make_up_for_what_a_traversal_checks() {
+    let first = |fault, compares: bool| {
+        plant(Some(fault));
+        let seeds = (0..8 * SEEDS_MAX).filter(|seed| compares_inner_nodes(*seed) == compares);
+        let shows = |seed: &u64| {
+            let run = || World::new(*seed, TRANSACTIONS, Planted::Nothing).run();
+            !matches!(catch_unwind(AssertUnwindSafe(run)), Ok(Ok(_)))
+        };
+        let seed = seeds.take(SEEDS_MAX as usize).find(shows);
+        plant(None);
+        seed
+    };
+    assert_eq!(first(Fault::OnlyPaths, true), None);
+    assert!(first(Fault::OnlyPaths, false).is_some());
+    assert!(first(Fault::PathUnseen, true).is_some());
+    assert!(first(Fault::OneTable, true).is_some());
 }
 
 #[test]

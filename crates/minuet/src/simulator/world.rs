@@ -15,9 +15,9 @@ use crate::branch::BranchId;
 use crate::collect::Collector;
 use crate::job::Job;
 use crate::lease::LeaseId;
-use crate::limits::{Config, DESCENDANTS_MAX, DESCENDANTS_MIN};
+use crate::limits::{Config, DESCENDANTS_MAX, DESCENDANTS_MIN, InnerNodes};
 use crate::proxy::{JobId, Proxy};
-use crate::snapshot::{FIXED_SLOTS, View};
+use crate::snapshot::View;
 use crate::transport::{Ticket, Transport};
 use crate::tree::Diffed;
 use bound::Bounds;
@@ -189,6 +189,31 @@ pub(crate) struct World {
     report: Report,
 }
 
+/// Whether a seed's world compares the inner nodes on its ways.
+pub(crate) fn compares_inner_nodes(seed: u64) -> bool {
+    seed % 8 == 7
+}
+
+/// The settings of a seed's proxies.
+fn settings(seed: u64, random: &mut fastrand::Rng) -> Config {
+    Config {
+        memnodes: random.u16(1..=4),
+        page_bytes: [448, 512, 768][random.usize(0..3)],
+        cached_nodes: [16, 1000][random.usize(0..2)],
+        reserved: random.u32(1..8),
+        resend_ticks: 4,
+        wait_ticks: 8,
+        patience: random.u32(1..6),
+        newest_kept: random.u32(0..5),
+        descendants_max: random.u8(DESCENDANTS_MIN..=DESCENDANTS_MAX),
+        inner_nodes: if compares_inner_nodes(seed) {
+            InnerNodes::Compared { slots: 1 << 12 }
+        } else {
+            InnerNodes::Dirty
+        },
+    }
+}
+
 /// Collects what a proxy sends.
 struct Outbox(Vec<(Ticket, MemnodeId, Request)>);
 
@@ -212,19 +237,9 @@ impl World {
             slow: stormy * random.u32(0..200),
             crashes: stormy * random.u32(0..8),
         };
-        let config = Config {
-            memnodes: random.u16(1..=4),
-            page_bytes: [448, 512, 768][random.usize(0..3)],
-            cached_nodes: [16, 1000][random.usize(0..2)],
-            reserved: random.u32(1..8),
-            resend_ticks: 4,
-            wait_ticks: 8,
-            patience: random.u32(1..6),
-            newest_kept: random.u32(0..5),
-            descendants_max: random.u8(DESCENDANTS_MIN..=DESCENDANTS_MAX),
-        };
+        let config = settings(seed, &mut random);
         let limits = Limits {
-            slots_fixed: FIXED_SLOTS,
+            slots_fixed: config.slots_fixed(),
             slots_max: 1 << 20,
             reservations_max: 64,
             waiting_max: 8,

@@ -104,10 +104,11 @@ pub(super) fn traverse(
     loop {
         let parent = path.last().map(|step| step.page.height());
         let (address, page) = way.visit(entry, parent)?;
-        if !page.covers(key) && !planted(Fault::FenceCheck) {
+        let is_leaf = page.height() == 0;
+        let is_believed = planted(Fault::FenceCheck) || (!is_leaf && believes_paths(view));
+        if !page.covers(key) && !is_believed {
             return Err(Stop::Conflict);
         }
-        let is_leaf = page.height() == 0;
         let child = if is_leaf { 0 } else { page.child_for(key) };
         let next = (!is_leaf).then(|| page.child(child));
         path.push(Step {
@@ -121,6 +122,11 @@ pub(super) fn traverse(
         };
         entry = next;
     }
+}
+
+/// Whether traversals rely on comparisons of inner nodes alone.
+fn believes_paths(view: View) -> bool {
+    view.is_tip() && (planted(Fault::OnlyPaths) || planted(Fault::PathUnseen))
 }
 
 /// Reads the root of a version; the commit compares it.
@@ -164,12 +170,17 @@ impl<'t, 'a> Way<'t, 'a> {
         entry: Address,
         parent: Option<u8>,
     ) -> Result<(Address, Page), Stop> {
-        let is_compared = parent == Some(1) && self.view.is_tip();
+        let is_tip = self.view.is_tip();
+        let is_compared = parent == Some(1) && is_tip;
         let (address, page) = self.arrive(entry, below(parent), |transaction, address| {
             if is_compared {
                 return transaction.read(address);
             }
-            let bytes = transaction.dirty_read(address)?;
+            let bytes = if is_tip {
+                transaction.path_read(address)?
+            } else {
+                transaction.dirty_read(address)?
+            };
             if parent != Some(1) {
                 transaction.keep_cached(address);
             }
@@ -217,6 +228,9 @@ impl<'t, 'a> Way<'t, 'a> {
             let route = page.as_ref().map(|page| route(page, &self.ancestry));
             match (page, route) {
                 (Some(page), Some(Route::Here)) => return Ok((address, page)),
+                (Some(page), Some(Route::Nowhere)) if believes_paths(self.view) => {
+                    return Ok((address, page));
+                }
                 (Some(page), Some(Route::There(copied))) => {
                     let (slot, generation) = copied.to.expect("a copy to go to");
                     debug_assert!(copied.at > page.created(), "copies are made further on");

@@ -150,7 +150,7 @@ impl World {
             let made = &self.history.branches;
             return Err(self.violation(format!("{tips:?} are there, and {made:?} were made")));
         }
-        let all = audit::audit(&memnodes, self.config.descendants_max, true);
+        let all = audit::audit(&memnodes, &self.config, true);
         let all = all.map_err(|what| self.violation(what))?;
         // At last, somebody reads all that is there.
         let keys: Vec<_> = self.history.keys().into_iter().collect();
