@@ -41,6 +41,7 @@ impl HashBody {
 
 impl<'a> HashRef<'a> {
     /// Number of fields. O(1).
+    #[inline]
     #[must_use]
     pub fn len(self) -> usize {
         match self {

@@ -427,18 +427,28 @@ impl<'a> ShortRow<'a> {
     /// The index of a field, or of the first one after it. Looks first where it was in the last row
     /// with as many fields.
     pub(super) fn search(self, name: Name<'_>) -> Result<usize, usize> {
-        GUESSES.with(|guesses| {
-            let guess = &guesses[name.guess(self.ends.len())];
-            let index = usize::from(guess.get());
-            if self.is_at(index, name) {
-                return Ok(index);
-            }
-            let found = find(self.ends.len(), |index| self.compare(index, name));
-            if let Ok(index) = found {
-                guess.set(index as u16);
-            }
-            found
-        })
+        self.search_inline(name)
+    }
+
+    /// [`Self::search`], for where the call would cost as much as the search.
+    #[inline]
+    pub(super) fn search_inline(self, name: Name<'_>) -> Result<usize, usize> {
+        let slot = name.guess(self.ends.len());
+        let index = usize::from(GUESSES.with(|guesses| guesses[slot].get()));
+        if self.is_at(index, name) {
+            Ok(index)
+        } else {
+            self.search_anew(name, slot)
+        }
+    }
+
+    #[inline(never)]
+    fn search_anew(self, name: Name<'_>, slot: usize) -> Result<usize, usize> {
+        let found = find(self.ends.len(), |index| self.compare(index, name));
+        if let Ok(index) = found {
+            GUESSES.with(|guesses| guesses[slot].set(index as u16));
+        }
+        found
     }
 
     /// The same for a field that is to be set: rows are filled in field order.
@@ -509,9 +519,9 @@ impl<'a> Iterator for Entries<'a> {
         let (middle, end) = ShortRow::ends(*self.ends.next()?);
         let start = std::mem::replace(&mut self.start, end);
         debug_assert!(start <= middle && middle <= end && end <= self.data.len());
-        // Not a panic: then a name that nobody looks at costs nothing.
-        let part = |range: Range<usize>| self.data.get(range).unwrap_or_default();
-        Some((part(start..middle), part(middle..end)))
+        // Not panics: a name that nobody looks at then costs nothing, and a value one branch.
+        let value = self.data.get(middle..end)?;
+        Some((self.data.get(start..middle).unwrap_or_default(), value))
     }
 }
 
