@@ -19,7 +19,7 @@ use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
     EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, FORM_MASK, Form, HAS_DEADLINE, HAS_EXTRAS,
     HEADER_BYTES, IS_EXTERNAL, IS_LONG, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_of,
-    extras_offset, is_plain, is_short, row_of, short_lengths,
+    extras_offset, is_packed, is_plain, is_short, row_of, short_lengths,
 };
 
 mod build;
@@ -206,7 +206,7 @@ impl<'g> BlockRef<'g> {
     #[inline]
     pub fn packed_parts(self) -> Option<(KeyPartRef<'g>, ValueRef<'g>)> {
         let meta = self.meta();
-        if meta & (OPTIONS | FORM_MASK) != Form::Packed as u32 {
+        if !is_packed(meta) {
             return None;
         }
         Some(self.short_parts(meta, |bytes| {

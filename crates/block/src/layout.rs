@@ -85,6 +85,12 @@ pub(crate) const fn is_plain(meta: u32) -> bool {
     meta & (OPTIONS | FORM_MASK) == Form::Flat as u32
 }
 
+/// Whether this is a small hash with short lengths, without options.
+#[inline]
+pub(crate) const fn is_packed(meta: u32) -> bool {
+    meta & (OPTIONS | FORM_MASK) == Form::Packed as u32
+}
+
 /// Whether this is a plain block, or a small hash that is as short and has no options either:
 /// nothing but header, key part and bytes.
 #[inline]

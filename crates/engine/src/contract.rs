@@ -30,7 +30,9 @@ use std::error::Error;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
-use crate::{Deadline, EpochClock, Hand, Key, NewValue, Pinned, TreeId, ValueRef, ValueVersion};
+use crate::{
+    Amendment, Deadline, EpochClock, Hand, Key, NewValue, Pinned, TreeId, ValueRef, ValueVersion,
+};
 
 /// All sessions that the engine can serve are in use.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +49,9 @@ pub enum Decision<'d> {
     Keep,
     /// Store this value.
     Write(NewValue<'d>),
+    /// Store the row that was shown with a value of it replaced. An amendment of anything but what
+    /// was shown last is a broken invariant of the caller.
+    Amend(Amendment<'d>),
     /// Remove the key; removing an absent key is [`Decision::Keep`].
     Remove,
 }

@@ -45,9 +45,9 @@ pub use sweep::{Hand, sweep_in_order};
 pub use transactional::{Outcome, Transactional};
 pub use value::mark;
 pub use value::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FieldsDraft, FieldsIter,
-    FieldsRef, FlatString, HashBody, HashDraft, HashIter, HashRef, ListDraft, ListEnds, ListIter,
-    ListRef, NewValue, PackedRow, RowTag, STREAM_NAME_BYTES_MAX, SortedDraft, SortedIter,
+    AccessMark, Amendment, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FieldsDraft,
+    FieldsIter, FieldsRef, FlatString, HashBody, HashDraft, HashIter, HashRef, ListDraft, ListEnds,
+    ListIter, ListRef, NewValue, PackedRow, RowTag, STREAM_NAME_BYTES_MAX, SortedDraft, SortedIter,
     SortedRef, StreamConsumer, StreamDraft, StreamGroup, StreamHead, StreamId, StreamPending,
     StreamRef, StreamStrings, StringBody, StringRef, TypeTag, ValueRef, WideRow,
     push_stream_string,

@@ -19,7 +19,9 @@ use std::ops::Deref;
 
 use pando_block::{BlockRef, Keep, KeyPart};
 use pando_chassis::SnapshotFault;
-use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion};
+use pando_engine::{
+    Amendment, CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion,
+};
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
@@ -271,6 +273,10 @@ where
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Option<Commit> {
+        enum New<'d> {
+            Value(Option<NewValue<'d>>),
+            Amended(Amendment<'d>),
+        }
         let old = block.value();
         let new = match (self.decide)(old) {
             Decision::Keep => return None,
@@ -285,15 +291,19 @@ where
                         removed: false,
                     });
                 }
-                None
+                New::Value(None)
             }
-            Decision::Write(new) => Some(new),
+            Decision::Write(new) => New::Value(Some(new)),
+            Decision::Amend(amendment) => New::Amended(amendment),
         };
         let version = self.draw.after(Some(block.version()))?;
         // E2 versions-grow.
         debug_assert!(block.version() < version);
         let suffix = block.hand_over_key_part();
-        let next = BlockRef::build(&mut context.pool, guard, version, suffix, new);
+        let next = match new {
+            New::Value(new) => BlockRef::build(&mut context.pool, guard, version, suffix, new),
+            New::Amended(amendment) => block.amend(&mut context.pool, version, &amendment).0,
+        };
         self.keep_image(block, Some(next), guard, context);
         self.hook.committed(self.key, old, next.value(), version);
         locked.set_link(slot, next.as_ptr());
@@ -347,6 +357,7 @@ where
             Decision::Write(new) => Some(new),
             Decision::Remove if self.draw.buries_absent() => None,
             Decision::Keep | Decision::Remove => return None,
+            Decision::Amend(_) => unreachable!("an amendment of nothing"),
         };
         Some((self.draw.after(None)?, new))
     }

@@ -10,6 +10,7 @@
 use pando_block::{BlockRef, KeyPart, ShortValue};
 use pando_chassis::SnapshotFault;
 use pando_engine::{CommitHook, Decision, Key, NewValue, NoHook, ValueRef, ValueVersion};
+use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Owned, Place, Tag, Tagged};
@@ -87,7 +88,9 @@ where
             match self.decide_plain(old) {
                 Ok(new) => {
                     let at = (place, entry, old);
-                    return Some(self.replace(locked, at, new, guard, context));
+                    let build =
+                        |pool: &mut Pool, version| entry.build_like(pool, version, key.bytes, new);
+                    return Some(self.replace(locked, at, build, guard, context));
                 }
                 Err(decision) => (Some(old), decision),
             }
@@ -113,13 +116,22 @@ where
                 None
             }
             Decision::Write(new) => Some(new),
+            Decision::Amend(amendment) => {
+                let at = found.zip(old).expect("an amendment of what was shown");
+                let ((place, entry), old) = at;
+                let at = (place, entry, old);
+                let build = |pool: &mut Pool, version| entry.amend(pool, version, &amendment);
+                return Some(self.replace(locked, at, build, guard, context));
+            }
         };
         // Mainly a small hash over another one.
         if let (Some((place, entry)), Some(old)) = (found, old)
             && entry.is_short()
             && let Some(new) = new.as_ref().and_then(ShortValue::of)
         {
-            return Some(self.replace(locked, (place, entry, old), new, guard, context));
+            let at = (place, entry, old);
+            let build = |pool: &mut Pool, version| entry.build_like(pool, version, key.bytes, new);
+            return Some(self.replace(locked, at, build, guard, context));
         }
         let old_version = found.map(|(_, entry)| entry.version());
         let change = Change {
@@ -131,17 +143,17 @@ where
         Some(locked.commit(tree, change, self.hook, guard, context))
     }
 
-    /// Replaces the content of a short entry by a short value.
+    /// Replaces a value by that of the entry that `build` makes.
     #[expect(
         clippy::inline_always,
-        reason = "two callers; see `run` for why it is short"
+        reason = "few callers; see `run` for why it is short"
     )]
     #[inline(always)]
     fn replace<'g>(
         &mut self,
         locked: Locked<'g>,
         (place, entry, old): (Place<'g>, BlockRef<'g>, ValueRef<'g>),
-        new: ShortValue<'_>,
+        build: impl FnOnce(&mut Pool, ValueVersion) -> (BlockRef<'g>, ValueRef<'g>),
         guard: Guard<'g>,
         context: &mut Context,
     ) -> Commit {
@@ -149,8 +161,7 @@ where
             engine, tree, key, ..
         } = *self;
         let version = engine.clock.draw(Some(old.version));
-        let pool = &mut context.pool;
-        let (next, new) = entry.build_like(pool, version, key.bytes, new);
+        let (next, new) = build(&mut context.pool, version);
         keep(engine, tree, entry, Some(next), guard, context);
         // E2 versions-grow.
         debug_assert!(old.version < version);

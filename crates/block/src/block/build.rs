@@ -1,12 +1,13 @@
 //! Building blocks, which nobody can see until the engine links them.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Chunked, HashBody, HashRef, NewValue, RowTag,
+    AccessMark, Amendment, Attributes, Body, BodyRef, Chunked, HashBody, HashRef, NewValue, RowTag,
     StringBody, StringRef, ValueRef, ValueVersion, WideRow,
 };
 use pando_memory::pool::Pool;
@@ -17,7 +18,7 @@ use crate::key::{KeyPart, Part};
 use crate::layout::{
     BODY_SHORT_MAX, EXTRA_ENCODING, EXTRA_FLAGS, Form, HAS_DEADLINE, HAS_EXTRAS, HEADER_BYTES,
     IS_EXTERNAL, IS_LONG, KEY_SHORT_MAX, META_OFFSET, Shape, deadline_offset, extras_bytes,
-    extras_of, extras_offset, packed_lengths,
+    extras_of, extras_offset, is_packed, packed_lengths, short_lengths,
 };
 
 /// The body of a block to be built.
@@ -227,6 +228,75 @@ impl<'g> BlockRef<'g> {
         block.put(META_OFFSET, self.meta_word().load(Ordering::Relaxed));
         block.copy(rest, self.slice(rest, bytes - rest));
         Some(Self(block.0, PhantomData))
+    }
+
+    /// A block with this one's key part, attributes and row, of which one value is another. Its key
+    /// part is taken over: this block must be reclaimed as [`Self::hand_over_key_part`] says. Also
+    /// returns the value as its readers see it.
+    ///
+    /// # Panics
+    /// When this block holds no small row, or none with a value there.
+    #[inline]
+    pub fn amend(
+        self,
+        pool: &mut Pool,
+        version: ValueVersion,
+        amendment: &Amendment<'_>,
+    ) -> (Self, ValueRef<'g>) {
+        let meta = self.meta();
+        if !is_packed(meta) {
+            return self.amend_any(pool, version, amendment);
+        }
+        let (key_bytes, body_bytes) = short_lengths(meta);
+        let body = HEADER_BYTES + key_bytes..HEADER_BYTES + key_bytes + body_bytes;
+        let block = self.write_amended(pool, version, body.clone(), amendment);
+        let value = ValueRef {
+            version,
+            attributes: Attributes::default(),
+            body: BodyRef::Row(
+                RowTag::Hash,
+                HashRef::Packed(block.slice(body.start, body_bytes)),
+            ),
+            mark: AccessMark::of(block.meta_word()),
+        };
+        (block, value)
+    }
+
+    #[inline(never)]
+    fn amend_any(
+        self,
+        pool: &mut Pool,
+        version: ValueVersion,
+        amendment: &Amendment<'_>,
+    ) -> (Self, ValueRef<'g>) {
+        let shape = self.shape();
+        assert_eq!(shape.form(), Form::Packed, "an amendment of another value");
+        let body = shape.body_offset..shape.bytes();
+        let block = self.write_amended(pool, version, body, amendment);
+        (block, block.any_value().expect("a row"))
+    }
+
+    /// Writes a block like this one, whose body is at `body`, with bytes of that changed.
+    #[inline]
+    fn write_amended(
+        self,
+        pool: &mut Pool,
+        version: ValueVersion,
+        body: Range<usize>,
+        amendment: &Amendment<'_>,
+    ) -> Self {
+        let (at, value) = amendment.parts();
+        assert!(
+            at + value.len() <= body.len(),
+            "an amendment of another row"
+        );
+        let block = Writer(pool.allocate(body.end));
+        let rest = META_OFFSET + size_of::<u32>();
+        block.put(0, version.to_bits());
+        block.put(META_OFFSET, with_mark(self.meta(), amendment.mark));
+        block.copy(rest, self.slice(rest, body.end - rest));
+        block.copy(body.start + at, value);
+        Self(block.0, PhantomData)
     }
 
     fn assemble(

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pando_engine::{CommitHook, Decision, Key, TreeId, ValueRef, ValueVersion};
+use pando_engine::{CommitHook, Decision, Key, NewValue, TreeId, ValueRef, ValueVersion};
 use pando_sync::lock;
 
 use super::session::{Ahead, show_record, sound};
@@ -50,8 +50,8 @@ impl Cdds {
         let listed_at = record.map(|record| deadlines_of(record.value()));
         let listed_at = listed_at.unwrap_or_default();
         let decision = show_record(record, &mut *decide);
-        match (decision, record) {
-            (Decision::Keep, _) | (Decision::Remove, None) => Ok(None),
+        let new = match (decision, record) {
+            (Decision::Keep, _) | (Decision::Remove, None) => return Ok(None),
             (Decision::Remove, Some(record)) => {
                 let removed = listed_at == Deadlines::default() && leaf.remove() == Done::Yes;
                 if !removed {
@@ -67,31 +67,33 @@ impl Cdds {
                 }
                 self.note_update(&state, place, Some(record));
                 show_record(Some(record), |old| hook.committed(key, old, None, version));
-                Ok(Some(version))
+                return Ok(Some(version));
             }
-            (Decision::Write(new), _) => {
-                new.body.check();
-                if deadlines_in(&new) != listed_at {
-                    return Err(NeedsTree);
-                }
-                let last = state.version_beside(record, place);
-                let version = clock.draw(last);
-                sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
-                let pair = Pair::new(stored, place, |out| encode(&new.view(version), out));
-                if sound(leaf.put(pair, new.mark)) == Done::NeedsTree {
-                    return Err(NeedsTree);
-                }
-                if record.is_none() {
-                    lock(&state.graves).rise(place);
-                    state.count(key.tree, true, false);
-                }
-                self.note_update(&state, place, record);
-                show_record(record, |old| {
-                    hook.committed(key, old, Some(new.view(version)), version);
-                });
-                Ok(Some(version))
+            (Decision::Write(new), _) => new,
+            (Decision::Amend(amendment), _) => {
+                show_record(record, |old| amendment.applied_to(old.as_ref()))
             }
+        };
+        new.body.check();
+        if deadlines_in(&new) != listed_at {
+            return Err(NeedsTree);
         }
+        let last = state.version_beside(record, place);
+        let version = clock.draw(last);
+        sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
+        let pair = Pair::new(stored, place, |out| encode(&new.view(version), out));
+        if sound(leaf.put(pair, new.mark)) == Done::NeedsTree {
+            return Err(NeedsTree);
+        }
+        if record.is_none() {
+            lock(&state.graves).rise(place);
+            state.count(key.tree, true, false);
+        }
+        self.note_update(&state, place, record);
+        show_record(record, |old| {
+            hook.committed(key, old, Some(new.view(version)), version);
+        });
+        Ok(Some(version))
     }
 
     /// After a leaf was changed, under its latch.
@@ -130,6 +132,13 @@ impl Cdds {
         let old_at = record.map(Record::at_offset);
         let last = state.version_beside(record, place);
         let mut forgotten = false;
+        let put = |new: NewValue<'d>| {
+            new.body.check();
+            let version = clock.draw(last);
+            let mut stored = Vec::new();
+            encode(&new.view(version), &mut stored);
+            (Change::Put(version, stored, new.mark), Some(new))
+        };
         let (change, new) = show_record(record, |old| match decide(old) {
             Decision::Keep => (Change::Keep, None),
             Decision::Remove => {
@@ -141,13 +150,8 @@ impl Cdds {
                 let version = self_driven.unwrap_or_else(|| clock.draw(last));
                 (Change::Remove(version), None)
             }
-            Decision::Write(new) => {
-                new.body.check();
-                let version = clock.draw(last);
-                let mut stored = Vec::new();
-                encode(&new.view(version), &mut stored);
-                (Change::Put(version, stored, new.mark), Some(new))
-            }
+            Decision::Write(new) => put(new),
+            Decision::Amend(amendment) => put(amendment.applied_to(old.as_ref())),
         });
         let (Change::Put(version, ..) | Change::Remove(version)) = change else {
             return Ok(None);

@@ -127,11 +127,22 @@ impl Touch<'_> {
         if self.access.tracking == Tracking::Nothing {
             return decision;
         }
+        let replacing = |old: &ValueRef<'_>| {
+            let mark = old.mark.get();
+            self.unread(if self.access.quiet {
+                mark
+            } else {
+                self.used(mark, old.version.epoch())
+            })
+        };
         match (decision, old) {
+            (Decision::Amend(mut amendment), Some(old)) => {
+                amendment.mark = replacing(old);
+                Decision::Amend(amendment)
+            }
             (Decision::Write(mut new), old) => {
                 new.mark = match old {
-                    Some(old) if self.access.quiet => self.unread(old.mark.get()),
-                    Some(old) => self.unread(self.used(old.mark.get(), old.version.epoch())),
+                    Some(old) => replacing(old),
                     // One that comes from another key, or is restored, brings its own.
                     None if new.mark > 0 => self.unread(new.mark),
                     None => self.first(),
@@ -189,6 +200,34 @@ mod tests {
                 mark = access.touch(&ages, &mut random).used(mark, LogEpoch(1));
             }
             assert!((least..=most).contains(&mark), "{uses} uses: {mark}");
+        }
+    }
+
+    #[test]
+    fn an_amended_row_has_the_mark_of_a_written_one() {
+        use pando_engine::{Body, BodyRef, HashDraft, NewValue, ValueVersion};
+        let mut draft = HashDraft::new(None);
+        draft.set(b"field", b"old");
+        let row = NewValue::new(draft.finish());
+        let old = row.view(ValueVersion::from_bits(1));
+        let BodyRef::Row(_, hash) = old.body else {
+            unreachable!("a row was made")
+        };
+        let ages = Ages::default();
+        for tracking in [Tracking::Nothing, Tracking::Lately, Tracking::Often] {
+            let touch = touch(&ages, tracking, 0);
+            let amendment = hash.amend(b"field", b"new").expect("as long");
+            let new = NewValue::new(Body::string(b""));
+            let decided = |decision| match touch.decided(decision, Some(&old)) {
+                Decision::Amend(amendment) => amendment.mark,
+                Decision::Write(new) => new.mark,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(
+                decided(Decision::Amend(amendment)),
+                decided(Decision::Write(new)),
+                "{tracking:?}"
+            );
         }
     }
 

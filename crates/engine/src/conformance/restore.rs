@@ -91,7 +91,7 @@ fn restore_family<E: Engine<Session: Subject + Restore>>(
         let prepared = Prepared::new(change);
         let value = match prepared.decide(None) {
             Decision::Write(value) => Some(value),
-            Decision::Keep | Decision::Remove => None,
+            Decision::Keep | Decision::Remove | Decision::Amend(_) => None,
         };
         let session = &mut sessions[rng.usize(..2)];
         let key = Key::new(tree, &record.key);

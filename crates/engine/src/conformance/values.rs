@@ -46,6 +46,11 @@ pub(super) enum Change {
         length: usize,
         seed: u8,
     },
+    /// Another value, as long, of a field of the present row.
+    Amend {
+        rank: u16,
+        seed: u8,
+    },
     /// Removes fields of the present row, and the row with the last one.
     RemoveFields {
         first: u16,
@@ -122,6 +127,7 @@ impl<'c> Prepared<'c> {
                 length,
                 seed,
             } => (Vec::new(), columns(first, count, length, seed)),
+            Change::Amend { seed, .. } => (bytes(COLUMN_FLAT_BYTES_MAX, seed), Vec::new()),
             Change::RemoveFields { first, count } => (Vec::new(), columns(first, count, 0, 0)),
             Change::Keep | Change::Remove | Change::Attributes { .. } | Change::Copy => {
                 Default::default()
@@ -140,7 +146,6 @@ impl<'c> Prepared<'c> {
         let write = |body| Decision::Write(NewValue::new(body).with(attributes));
         let body = old.map(|old| old.body);
         match (self.change, body) {
-            (Change::Keep, _) => Decision::Keep,
             (Change::Remove, _) => Decision::Remove,
             (Change::Write { offset, .. }, Some(BodyRef::String(string))) => {
                 write(string.with_write(*offset, &self.bytes).into())
@@ -153,6 +158,19 @@ impl<'c> Prepared<'c> {
                 self.set_fields(HashDraft::new(None))
                     .finish_as(row_tag(*seed)),
             ),
+            (Change::Amend { rank, .. }, Some(BodyRef::Row(tag, row))) => {
+                let rank = usize::from(*rank) % row.len();
+                let (field, value) = row.nth(rank).expect("a rank below their number");
+                let Some(value) = self.bytes.get(..value.len()) else {
+                    return Decision::Keep;
+                };
+                if let Some(amendment) = row.amend(field, value) {
+                    return Decision::Amend(amendment);
+                }
+                let mut draft = HashDraft::new(Some(row));
+                draft.set(field, value);
+                write(draft.finish_as(tag))
+            }
             (Change::RemoveFields { .. }, Some(BodyRef::Row(tag, hash))) => {
                 let mut draft = HashDraft::new(Some(hash));
                 for (field, _) in &self.columns {
@@ -177,9 +195,14 @@ impl<'c> Prepared<'c> {
                 Decision::Write(value.with(attributes_of(*deadline, *flags, *encoding, *token)))
             }
             (Change::Copy, Some(_)) => Decision::Write(old.expect("matched above").deep_copy()),
-            (Change::RemoveFields { .. } | Change::Attributes { .. } | Change::Copy, _) => {
-                Decision::Keep
-            }
+            (
+                Change::Keep
+                | Change::Amend { .. }
+                | Change::RemoveFields { .. }
+                | Change::Attributes { .. }
+                | Change::Copy,
+                _,
+            ) => Decision::Keep,
         }
     }
 
@@ -214,6 +237,19 @@ impl<'c> Prepared<'c> {
             (Change::Fields { seed, .. } | Change::SetFields { seed, .. }, _) => {
                 write(Content::Fields(row_tag(*seed), fields().collect()))
             }
+            (Change::Amend { rank, .. }, Some(Content::Fields(tag, old))) => {
+                let mut new = old.clone();
+                let rank = usize::from(*rank) % new.len();
+                let value = new
+                    .values_mut()
+                    .nth(rank)
+                    .expect("a rank below their number");
+                let Some(bytes) = self.bytes.get(..value.len()) else {
+                    return Applied::Keep;
+                };
+                value.copy_from_slice(bytes);
+                write(Content::Fields(*tag, new))
+            }
             (Change::RemoveFields { .. }, Some(Content::Fields(tag, old))) => {
                 let mut new = old.clone();
                 for (field, _) in &self.columns {
@@ -241,6 +277,7 @@ impl<'c> Prepared<'c> {
             (
                 Change::Keep
                 | Change::Remove
+                | Change::Amend { .. }
                 | Change::RemoveFields { .. }
                 | Change::Attributes { .. }
                 | Change::Copy,
@@ -353,6 +390,7 @@ pub(super) fn change() -> impl Strategy<Value = Change> {
         4 => (0..500_u16, count(), column_length(), seed).prop_map(|(first, count, length, seed)| {
             Change::SetFields { first, count, length, seed }
         }),
+        3 => (any::<u16>(), seed).prop_map(|(rank, seed)| Change::Amend { rank, seed }),
         3 => (0..200_u16, count()).prop_map(|(first, count)| Change::RemoveFields { first, count }),
         3 => (any::<Option<u64>>(), sparse(), sparse(), sparse())
             .prop_map(|(deadline, flags, encoding, token)| {

@@ -176,6 +176,7 @@ impl Map {
             Decision::Remove if old.is_none() => return (None, None),
             Decision::Remove => None,
             Decision::Write(value) => Some(value.into_stored()),
+            Decision::Amend(amendment) => Some(amendment.applied_to(old.as_ref()).into_stored()),
         };
         let version = clock.draw(slot.map(|slot| slot.version));
         hook.committed(

@@ -16,6 +16,7 @@
 //!   successive versions of one value, or with the one value that took them over (RENAME). COPY
 //!   copies.
 
+mod amendment;
 mod chunked;
 mod cost;
 mod fields;
@@ -38,6 +39,7 @@ use pando_sync::Milliseconds;
 use crate::ValueVersion;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
 
+pub use amendment::Amendment;
 pub use chunked::Chunked;
 pub use fields::{FieldsDraft, FieldsIter, FieldsRef};
 pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};

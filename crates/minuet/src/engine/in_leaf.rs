@@ -34,6 +34,10 @@ pub(super) fn choose<'d>(
     last: Option<ValueVersion>,
     decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
 ) -> (Change<'d>, Option<u8>) {
+    let put = |new: NewValue<'d>| {
+        new.body.check();
+        Change::Put(clock.draw(last), new)
+    };
     show(found, |old| match decide(old) {
         Decision::Keep => Change::Keep,
         Decision::Remove => match old {
@@ -43,10 +47,8 @@ pub(super) fn choose<'d>(
                 None => Change::Remove(clock.draw(last), true),
             },
         },
-        Decision::Write(new) => {
-            new.body.check();
-            Change::Put(clock.draw(last), new)
-        }
+        Decision::Write(new) => put(new),
+        Decision::Amend(amendment) => put(amendment.applied_to(old.as_ref())),
     })
 }
 

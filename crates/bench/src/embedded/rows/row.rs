@@ -151,7 +151,11 @@ impl<S: Point> EngineWorker<S> {
         let name = &self.names[column];
         let key = Key::new(self.tree, key);
         self.session.update(key, &mut NoHook, |old| {
-            let mut draft = HashDraft::new(old.and_then(hash));
+            let old = old.and_then(hash);
+            if let Some(amendment) = old.and_then(|row| row.amend(name, value)) {
+                return Decision::Amend(amendment);
+            }
+            let mut draft = HashDraft::new(old);
             draft.set(name, value);
             Decision::Write(NewValue::new(draft.finish()))
         });

@@ -80,6 +80,7 @@ canaries! {
     torn_reads: TornRead, values_are_whole;
     values_that_change_under_a_reader: ValueChangesUnderReader, values_are_whole;
     lost_attributes: AttributesLost, operation_sequences;
+    amendments_without_attributes: AmendmentDropsAttributes, operation_sequences;
     probes_without_deadline: ProbeWithoutDeadline, operation_sequences;
     hooks_skipped: HookSkippedForRemoval, operation_sequences;
     hooks_skipped_beside_others: HookSkippedForRemoval, commits_form_a_chain;
