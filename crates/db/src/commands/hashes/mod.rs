@@ -24,7 +24,9 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use pando_engine::{Attributes, Decision, FieldsDraft, NewValue, StringRef, ValueRef, limits};
+use pando_engine::{
+    Attributes, Decision, FieldsDraft, FieldsRef, NewValue, StringRef, ValueRef, limits,
+};
 use pando_protocol::command::HashCommand;
 use pando_protocol::{Reply, Request};
 
@@ -159,6 +161,24 @@ fn replace(
         attributes.encoding = encoding::HASHTABLE;
     }
     Decision::Write(NewValue::new(draft.finish()).with(attributes))
+}
+
+/// The decision that gives a field of a small hash another value, as long, if nothing else changes
+/// (H2, H3). `long` as for [`replace`].
+#[inline]
+fn amend<'d>(
+    old: ValueRef<'_>,
+    hash: FieldsRef<'_>,
+    (field, value): (&[u8], &'d [u8]),
+    long: bool,
+    thresholds: &Thresholds,
+) -> Option<Decision<'d>> {
+    let hash = hash.plain()?;
+    let converts = long || hash.len() as u64 > thresholds.hash_max_listpack_entries;
+    if converts && old.attributes.encoding != encoding::HASHTABLE {
+        return None;
+    }
+    hash.amend(field, value).map(Decision::Amend)
 }
 
 /// The decision that sets one field, which keeps its deadline.

@@ -5,7 +5,7 @@ use pando_engine::{Chunked, Decision, FieldsDraft, StringBody};
 use pando_protocol::command::{self, HashCommand};
 use pando_protocol::{Reply, Request};
 
-use super::{check_field, check_room, replace, set_field};
+use super::{amend, check_field, check_room, replace, set_field};
 use crate::commands::detached::Detached;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
@@ -42,8 +42,15 @@ pub(super) fn several(
         .map(Chunked::from_bytes)
         .collect();
     let now = keyspace.now();
+    let is_one = request.len() == 4;
     let created = keyspace.try_update(request.arg(1), |old| {
         let hash = old.map(|old| hash_of(old, now)).transpose()?;
+        if is_one && let Some((old, hash)) = old.zip(hash) {
+            let pair = (request.arg(2), request.arg(3));
+            if let Some(decision) = amend(old, hash, pair, long, &thresholds) {
+                return Ok((decision, 0));
+            }
+        }
         let mut draft = FieldsDraft::new(hash, now);
         let mut created = 0;
         let mut large = large.iter();

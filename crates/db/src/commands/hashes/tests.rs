@@ -262,6 +262,7 @@ fn a_change_keeps_the_deadline() {
         .update(b"h", set)
         .expect("a short key");
     for line in [
+        "HSET h a 2",
         "HSET h c 3",
         "HDEL h a",
         "HSETNX h d 4",
@@ -328,6 +329,32 @@ fn the_encoding_remembers_a_conversion() {
         line("HSET h f v"),
     ];
     assert_eq!(encoding_after(&reborn), 0);
+}
+
+/// H3 encoding-stays, when a value replaces one that is as long.
+#[test]
+fn a_value_in_its_place_converts_too() {
+    let long = |byte: &str| byte.repeat(LISTPACK_ITEM_BYTES_MAX + 1);
+    let mut shell = Shell::new();
+    shell.line(&format!("HSET h f {} g 1", long("v")));
+    // As a hash of another server's, or of other thresholds.
+    let forget = |old: Option<ValueRef<'_>>| {
+        let body = old.expect("the hash").deep_copy().body;
+        Decision::Write(NewValue::new(body))
+    };
+    shell
+        .turn()
+        .keyspace(0)
+        .update(b"h", forget)
+        .expect("a short key");
+    shell.check(&[("HSET h g 2", ":0")]);
+    assert_eq!(attributes(&mut shell, "h").encoding, 0);
+    shell.check(&[(&format!("HSET h f {}", long("w")), ":0")]);
+    assert_eq!(attributes(&mut shell, "h").encoding, HASHTABLE);
+    shell.check(&[
+        (&format!("HMSET h f {}", long("x")), "+OK"),
+        ("HMGET h g f", &format!("*2 $1 2 $65 {}", long("x"))),
+    ]);
 }
 
 #[test]
