@@ -18,7 +18,7 @@ mod snapshots;
 mod targets;
 pub(crate) mod threads;
 mod turnover;
-mod workload;
+pub(crate) mod workload;
 
 use clap::{Args, Subcommand, ValueEnum};
 use thiserror::Error;

@@ -19,8 +19,8 @@ pub(super) const GET: &str = "get, million/s";
 pub(super) const GET_BATCH: &str = "get in batches of 32, million/s";
 pub(super) const FORWARD: &str = "100-key scans forward, million entries/s";
 pub(super) const BACKWARD: &str = "100-key scans backward, million entries/s";
-const LOCAL: &str = "local retries per million puts";
-const ROOT: &str = "retries from the root per million puts";
+pub(crate) const LOCAL: &str = "local retries per million puts";
+pub(crate) const ROOT: &str = "retries from the root per million puts";
 pub(super) const RESIDENT: &str = "resident bytes per key";
 
 /// Measures the target that `options` name, in this process.

@@ -4,6 +4,7 @@ use super::{
     Cell, Chart, Comparison, GET, Job, PUT, Panel, Question, Shape, Sizes, comparison, here, panel,
     process, stated, thousands, words,
 };
+use crate::embedded::workload::{LOCAL, ROOT};
 
 const ORDERED: [&str; 6] = [
     "pando-masstree",
@@ -384,6 +385,33 @@ pub(super) fn prefix(sizes: &Sizes) -> Question {
     }
 }
 
+fn thread_comparisons(most: &str) -> Vec<Comparison> {
+    let over = |what: &str, paper, figure| {
+        comparison(
+            &format!("{what}, {most} threads over one"),
+            paper,
+            figure,
+            ("pando-masstree", most),
+            ("pando-masstree", "1"),
+        )
+    };
+    let retries = |kind: &str, paper, figure| {
+        comparison(
+            &format!("{kind} per million puts of {most} threads (§4.6)"),
+            paper,
+            figure,
+            ("pando-masstree", most),
+            ("", ""),
+        )
+    };
+    vec![
+        over("Gets", "12.7× at 16 cores", GET),
+        over("Puts", "12.5× at 16 cores", PUT),
+        retries("Retries from the root", "below 1, 8 threads", ROOT),
+        retries("Local retries", "15 times those from the root", LOCAL),
+    ]
+}
+
 pub(super) fn threads(sizes: &Sizes) -> Question {
     let keys = sizes.keys;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -402,14 +430,9 @@ pub(super) fn threads(sizes: &Sizes) -> Question {
         }
     }
     let most = counts.last().map_or(String::new(), ToString::to_string);
-    let over = |what: &str, paper, figure| {
-        comparison(
-            &format!("{what}, {most} threads over one"),
-            paper,
-            figure,
-            ("pando-masstree", &most),
-            ("pando-masstree", "1"),
-        )
+    let retries = |figure, title: &str| Panel {
+        less_is_better: true,
+        ..panel(figure, title, "per million puts", Chart::Lines)
     };
     Question {
         id: "figure-10",
@@ -424,11 +447,10 @@ pub(super) fn threads(sizes: &Sizes) -> Question {
         panels: vec![
             panel(GET, "Gets, all threads together", "million/s", Chart::Lines),
             panel(PUT, "Puts, all threads together", "million/s", Chart::Lines),
+            retries(LOCAL, "Puts that read a node again"),
+            retries(ROOT, "Puts that went back to the root"),
         ],
-        comparisons: vec![
-            over("Gets", "12.7× at 16 cores", GET),
-            over("Puts", "12.5× at 16 cores", PUT),
-        ],
+        comparisons: thread_comparisons(&most),
         shapes: vec![Shape {
             title: "Gets over one thread's".into(),
             unit: "times one thread",
