@@ -26,7 +26,7 @@
 //! - **CX6 begun-by-any** The first change of an epoch may be one of a leaf, if the epoch is marked
 //!   already (PL1 marked-first): nothing but the flag that it has begun is stored before it.
 
-use pando_pmem::{Offset, Pmem, Purpose, Writes};
+use pando_pmem::{End, Offset, Pmem, Purpose, Writes};
 use pando_sync::LogEpoch;
 
 use crate::ahead::Spot;
@@ -111,8 +111,8 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         self.found.map(|(_, record)| whole(record)).transpose()
     }
 
-    /// Puts a pair with the key that the leaf was latched for.
-    pub(crate) fn put(&mut self, mut pair: Pair<'_>, mark: u8) -> Result<Done, Error> {
+    /// Puts a pair with the key that the leaf was latched for. Its record is taken from this end.
+    pub(crate) fn put(&mut self, mut pair: Pair<'_>, mark: u8, end: End) -> Result<Done, Error> {
         Tree::<M>::check_lengths(pair.key(), pair.value())?;
         let tree = self.tree;
         let there = self.found.map(|(found, _)| found);
@@ -132,7 +132,7 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         let _window = Writes::new(tree.pool.memory());
         let take = |bytes| {
             tree.allocator
-                .allocate_for(Purpose::Growth, bytes, tree.open)
+                .allocate_for((Purpose::Growth, end), bytes, tree.open)
         };
         let made = pair.make(&tree.pool, take, mark);
         let Ok(record) = made else {

@@ -55,6 +55,11 @@ impl<M: Pmem> Reader<M> {
         })
     }
 
+    /// Its number among readers.
+    pub(crate) fn index(&self) -> usize {
+        self.participant.index()
+    }
+
     /// Holds off the reuse of whatever the reads from now on meet, until [`Self::unpin`]. Pins
     /// nest; a read outside of one takes its own. A thread that is pinned neither waits nor rolls
     /// the tree back.

@@ -16,7 +16,7 @@
 //!
 //! | field | writer | reader |
 //! |---|---|---|
-//! | `state` | what takes the tree for itself (splits, merges, commits, snapshots, restores): its `RwLock` exclusively | updates of one leaf, counts: shared |
+//! | `state` | what takes the tree for itself (splits, merges, commits, snapshots, restores): alone in it ([`Gated`]) | updates of one leaf, counts: inside, each session through its own entrance |
 //! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
 //! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
 //! | counts of a tree | updates, under `state` shared and a leaf's latch: `Relaxed` | the commit, which has `state` for itself |
@@ -66,7 +66,7 @@ use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
@@ -75,7 +75,7 @@ use pando_engine::{
 use pando_pmem::{
     Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
 };
-use pando_sync::{LogEpoch, lock};
+use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, lock};
 
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
@@ -223,7 +223,9 @@ impl Default for Options {
 /// Trees in a pool, which all sessions share; see the module's header.
 pub struct Cdds {
     clock: Arc<EpochClock>,
-    state: RwLock<State>,
+    state: Arc<Gated<State>>,
+    /// For what belongs to no session.
+    entrance: Entrance<State>,
     /// Of the set of trees; sessions begin with 0.
     generation: AtomicU64,
     /// Something was written since the last commit.
@@ -486,14 +488,16 @@ impl State {
 }
 
 impl Cdds {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        // Whoever panicked did so before its change, or in it: the pool's epoch is then open, and
-        // never committed by a sound caller.
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    /// Inside, without a session.
+    ///
+    /// Whoever panicked there did so before its change, or in it: the pool's epoch is then open,
+    /// and never committed by a sound caller.
+    fn read(&self) -> Inside<'_, State> {
+        self.entrance.enter()
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> Alone<'_, State> {
+        self.state.alone()
     }
 
     /// Makes everything that was written up to `epoch` durable, as one (CE1 epochs-follow), where
@@ -712,11 +716,14 @@ impl Engine for Cdds {
         }
         clock.rise_to(state.tree.open);
         let newest = state.tree.retained.last().map_or(0, |newest| newest.0);
+        let tally = Arc::clone(state.tree.allocator.tally());
+        let gated = Gated::new(SESSIONS_MAX + 1, state);
         Ok(Arc::new(Self {
             clock,
             newest_retained: AtomicU64::new(newest),
-            tally: Arc::clone(state.tree.allocator.tally()),
-            state: RwLock::new(state),
+            tally,
+            entrance: gated.open().expect("nobody has opened one"),
+            state: gated,
             generation: AtomicU64::new(1),
             written: AtomicBool::new(false),
         }))

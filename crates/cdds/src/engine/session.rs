@@ -11,8 +11,8 @@ use pando_engine::{
     Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 
-use pando_pmem::Memory;
-use pando_sync::lock;
+use pando_pmem::{End, Memory};
+use pando_sync::{Entrance, lock};
 
 use super::group::Refused;
 use super::update::{Change, NeedsTree};
@@ -30,6 +30,8 @@ const CHUNK_ENTRIES: usize = 64;
 /// A session of the engine; dropping it frees its place.
 pub struct CddsSession {
     pub(super) engine: Arc<Cdds>,
+    /// Its own way into the engine's state.
+    pub(super) entrance: Entrance<State>,
     pub(super) reader: Reader<Memory>,
     known: Known,
     /// See [`Self::take_refusal`].
@@ -45,9 +47,11 @@ pub struct CddsSession {
 
 impl CddsSession {
     pub(super) fn new(engine: Arc<Cdds>) -> Option<Self> {
-        let reader = engine.read().tree.reader()?;
+        let entrance = engine.state.open()?;
+        let reader = entrance.enter().tree.reader()?;
         Some(Self {
             engine,
+            entrance,
             reader,
             known: Known::default(),
             refused: false,
@@ -92,7 +96,7 @@ impl CddsSession {
 
     #[cold]
     fn learn_trees(&mut self) {
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         let live = state.trees.iter().filter(|(_, tree)| !tree.dropped);
         self.known = Known {
             trees: live.map(|(number, _)| *number).collect(),
@@ -271,7 +275,7 @@ impl Point for CddsSession {
     fn probe(&mut self, key: Key<'_>) -> Probe {
         key.check();
         let place = place_of(key.tree, key.bytes);
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         state.look_at(key.tree, &place, |record, removed| match record {
             Some(record) => Probe::Present {
                 version: version_of(record.value()),
@@ -296,7 +300,9 @@ impl Point for CddsSession {
             // What it changes is noted by whoever has the tree.
             Err(NeedsTree)
         } else {
-            (self.engine).update_leaf((key, live_at), ahead, stored, hook, &mut decide)
+            let state = self.entrance.enter();
+            let (key, ahead) = ((key, live_at), (ahead, End::of(self.reader.index())));
+            (self.engine).update_leaf(&state, key, ahead, stored, hook, &mut decide)
         };
         if self.stored.capacity() > KEPT_BYTES {
             self.stored = Vec::new();

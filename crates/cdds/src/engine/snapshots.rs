@@ -89,7 +89,7 @@ impl ReadAt for CddsSession {
         random: u64,
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
-        let state = self.engine.read();
+        let state = self.entrance.enter();
         assert!(
             lock(&state.images).snapshots().contains(&at),
             "it is not released"

@@ -11,7 +11,7 @@ use super::{Cdds, Deadlines, State};
 use crate::Error;
 use crate::leaf::{Done, Leaf};
 use crate::record::{Pair, Record};
-use pando_pmem::{Memory, Offset};
+use pando_pmem::{End, Memory, Offset};
 
 /// What an update does to the tree.
 pub(super) enum Change {
@@ -26,17 +26,19 @@ impl Cdds {
     /// `stored` where the value is put together.
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
+        state: &State,
         (key, live_at): (Key<'_>, Option<u64>),
-        Ahead {
-            place,
-            spot,
-            behind,
-        }: Ahead<'_>,
+        (ahead, end): (Ahead<'_>, End),
         stored: &mut Vec<u8>,
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, NeedsTree> {
-        let (state, clock) = (self.read(), &self.clock);
+        let Ahead {
+            place,
+            spot,
+            behind,
+        } = ahead;
+        let clock = &self.clock;
         // CE1 epochs-follow.
         let is_live = live_at == Some(self.generation.load(Ordering::Relaxed));
         if !(is_live || state.is_live(key.tree)) || !state.tree.is_open_at(clock.current()) {
@@ -65,7 +67,7 @@ impl Cdds {
                 if forgotten.is_none() {
                     lock(&state.graves).bury(place, version);
                 }
-                self.note_update(&state, place, Some(record));
+                self.note_update(state, place, Some(record));
                 show_record(Some(record), |old| hook.committed(key, old, None, version));
                 return Ok(Some(version));
             }
@@ -82,14 +84,14 @@ impl Cdds {
         let version = clock.draw(last);
         sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
         let pair = Pair::new(stored, place, |out| encode(&new.view(version), out));
-        if sound(leaf.put(pair, new.mark)) == Done::NeedsTree {
+        if sound(leaf.put(pair, new.mark, end)) == Done::NeedsTree {
             return Err(NeedsTree);
         }
         if record.is_none() {
             lock(&state.graves).rise(place);
             state.count(key.tree, true, false);
         }
-        self.note_update(&state, place, record);
+        self.note_update(state, place, record);
         show_record(record, |old| {
             hook.committed(key, old, Some(new.view(version)), version);
         });

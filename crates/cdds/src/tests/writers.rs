@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pando_pmem::{Mark, Sampling, Simulated};
+use pando_pmem::{End, Mark, Sampling, Simulated};
 use pando_sync::LogEpoch;
 
 use super::crashes::{Run, failure, start, state_of};
@@ -72,7 +72,8 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
             let done = match next(there) {
                 Some(number) => {
                     let pair = Pair::new(&mut out, key, |out| out.extend(value(number)));
-                    leaf.put(pair, 0).expect("it is whole")
+                    leaf.put(pair, 0, End::of(spots.len()))
+                        .expect("it is whole")
                 }
                 None => leaf.remove(),
             };

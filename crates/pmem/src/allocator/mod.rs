@@ -47,8 +47,8 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use pando_sync::LogEpoch;
 use pando_sync::shim::{Mutex, MutexGuard, lock};
+use pando_sync::{LogEpoch, Padded};
 
 pub use self::chunk::BlockState;
 use self::chunk::{Record, Records, Use, descriptor_at};
@@ -70,8 +70,8 @@ const CANDIDATES_TRIED: usize = 4;
 struct Slabs {
     /// The chunk whose free blocks are in hand.
     chunk: u64,
-    /// These, by index; each is nobody's and the horizon has passed it.
-    free: Vec<u16>,
+    /// These, by index, the lowest first; each is nobody's and the horizon has passed it.
+    free: VecDeque<u16>,
     /// Chunks with free blocks, and the horizon from which on it pays to look at them.
     candidates: VecDeque<(u64, LogEpoch)>,
     /// The horizon and the number of frees at which every chunk was looked at in vain.
@@ -84,6 +84,8 @@ struct Unsettled {
     /// Lines whose change is not flushed yet, by number.
     lines: Vec<u64>,
     freed: Freed,
+    /// How many blocks were freed.
+    frees: u64,
 }
 
 impl Unsettled {
@@ -112,6 +114,28 @@ pub enum Purpose {
     Moving,
 }
 
+/// The end of a chunk from which a block is taken: two threads that take from different ones share
+/// no line of records or blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The lowest free block.
+    Lower,
+    /// The highest one.
+    Upper,
+}
+
+impl End {
+    /// The one of a thread with this number.
+    #[must_use]
+    pub fn of(thread: usize) -> Self {
+        if thread.is_multiple_of(2) {
+            Self::Lower
+        } else {
+            Self::Upper
+        }
+    }
+}
+
 /// Gives the blocks of a pool out and takes them back.
 pub struct Allocator<M> {
     pool: Arc<Pool<M>>,
@@ -124,15 +148,14 @@ pub struct Allocator<M> {
     first_chunk: Offset,
     /// The epoch that was written last, with its checksum.
     last_sealed: AtomicU64,
-    slabs: Box<[Mutex<Slabs>]>,
+    slabs: Box<[Padded<Mutex<Slabs>>]>,
     supply: Mutex<Supply>,
-    unsettled: Mutex<Unsettled>,
+    unsettled: Padded<Mutex<Unsettled>>,
     /// The number of the chunk that is being emptied, and 1; 0: none is.
     emptying: AtomicU64,
     tally: Arc<Tally>,
     /// Per chunk: blocks freed since it was last looked at.
     freed: Box<[AtomicU32]>,
-    frees: AtomicU64,
     horizon: AtomicU64,
 }
 
@@ -157,13 +180,12 @@ impl<M: Pmem> Allocator<M> {
         let used = supply::chunks_used(&pool, chunks)?;
         let classes = Classes::new(chunk_bytes);
         Ok(Self {
-            slabs: (0..classes.count()).map(|_| Mutex::default()).collect(),
+            slabs: (0..classes.count()).map(|_| Padded::default()).collect(),
             supply: Mutex::new(Supply::new(used, chunks, classes.count())),
-            unsettled: Mutex::default(),
+            unsettled: Padded::default(),
             emptying: AtomicU64::new(0),
             tally: Arc::new(Tally::new(supply::growth_max(chunks) * chunk_bytes)),
             freed: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
-            frees: AtomicU64::new(0),
             horizon: AtomicU64::new(0),
             first_chunk: Offset::new(first_chunk),
             chunk_bytes,
@@ -183,13 +205,13 @@ impl<M: Pmem> Allocator<M> {
     /// Takes a block of at least so many bytes, at the beginning of a line if they are whole lines.
     /// It holds anything.
     pub fn allocate(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
-        self.allocate_for(Purpose::Growth, bytes, epoch)
+        self.allocate_for((Purpose::Growth, End::Lower), bytes, epoch)
     }
 
-    /// The same for another purpose.
+    /// The same for another purpose, or from another end.
     pub fn allocate_for(
         &self,
-        purpose: Purpose,
+        (purpose, end): (Purpose, End),
         bytes: u64,
         epoch: LogEpoch,
     ) -> Result<Offset, Full> {
@@ -198,19 +220,32 @@ impl<M: Pmem> Allocator<M> {
         let Some(class) = self.classes.of(bytes) else {
             return self.allocate_span(purpose, bytes, epoch);
         };
-        let block = self.take_block(purpose, class, epoch);
+        let block = self.take_block((purpose, end), class, epoch);
         block.ok_or(Full { bytes })
     }
 
-    fn take_block(&self, purpose: Purpose, class: usize, epoch: LogEpoch) -> Option<Offset> {
+    fn take_block(
+        &self,
+        (purpose, end): (Purpose, End),
+        class: usize,
+        epoch: LogEpoch,
+    ) -> Option<Offset> {
         let mut slabs = lock(&self.slabs[class]);
         loop {
-            if let Some(index) = slabs.free.pop() {
+            let index = match end {
+                End::Lower => slabs.free.pop_front(),
+                End::Upper => slabs.free.pop_back(),
+            };
+            if let Some(index) = index {
                 let (record, block) = self.block(slabs.chunk, class, u64::from(index));
                 record.take(&self.pool, self.sealed(epoch));
                 self.soil_line(record.0);
                 self.tally.take(self.slab(class).block_bytes + RECORD_BYTES);
-                if let Some(next) = slabs.free.last() {
+                let next = match end {
+                    End::Lower => slabs.free.front(),
+                    End::Upper => slabs.free.back(),
+                };
+                if let Some(next) = next {
                     // Most likely it has not been touched for long, and is written soon.
                     let (_, next) = self.block(slabs.chunk, class, u64::from(*next));
                     self.pool.memory().prefetch(next, 2 * LINE_BYTES as usize);
@@ -247,9 +282,7 @@ impl<M: Pmem> Allocator<M> {
                 unsettled.soil(record.0);
             }
             unsettled.freed.free(&self.tally, bytes, epoch);
-            // Under the lock: without one instruction that locks its line.
-            let frees = self.frees.load(Ordering::Relaxed);
-            self.frees.store(frees + 1, Ordering::Relaxed);
+            unsettled.frees += 1;
         }
         match of_slab {
             None => lock(&self.supply).free_span(chunk, epoch),
@@ -379,7 +412,7 @@ impl<M: Pmem> Allocator<M> {
         if self.look_at_found(slabs, &mut supply, class) {
             return true;
         }
-        let tried = (self.horizon().0, self.frees.load(Ordering::Relaxed));
+        let tried = (self.horizon().0, lock(&self.unsettled).frees);
         if slabs.exhausted == Some(tried) {
             return false;
         }
@@ -445,13 +478,15 @@ impl<M: Pmem> Allocator<M> {
         let (mut waiting, mut last) = (0, LogEpoch::NONE);
         let start = self.chunk_at(chunk);
         let records = Records::of_slab(&self.pool, start, slab.blocks);
-        for index in (0..slab.blocks).rev() {
+        for index in 0..slab.blocks {
             if records.seems_taken(index as usize) {
                 continue;
             }
             match Record::of_block(start, index).judge(&self.pool) {
-                BlockState::Free => slabs.free.push(index as u16),
-                BlockState::Freed(epoch) if epoch <= horizon => slabs.free.push(index as u16),
+                BlockState::Free => slabs.free.push_back(index as u16),
+                BlockState::Freed(epoch) if epoch <= horizon => {
+                    slabs.free.push_back(index as u16);
+                }
                 BlockState::Freed(epoch) => {
                     waiting += 1;
                     last = last.max(epoch);
@@ -476,7 +511,7 @@ impl<M: Pmem> Allocator<M> {
         self.describe(chunk, Use::Slab(slab.block_bytes));
         self.freed[chunk as usize].store(0, Ordering::Relaxed);
         slabs.chunk = chunk;
-        slabs.free.extend((0..slab.blocks as u16).rev());
+        slabs.free.extend(0..slab.blocks as u16);
     }
 
     /// Says what a chunk is used for.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, Padded};
 
 /// Sums of freed bytes that are told apart; more epochs than that share one.
 const SUMS_MAX: usize = 64;
@@ -14,7 +14,9 @@ const SUMS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct Tally {
     bytes_max: u64,
-    taken: AtomicU64,
+    /// What was ever taken, and what was ever freed: they wrap, their difference is right.
+    taken: Padded<AtomicU64>,
+    freed: Padded<AtomicU64>,
     waiting: AtomicU64,
 }
 
@@ -22,7 +24,8 @@ impl Tally {
     pub(super) fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
-            taken: AtomicU64::new(0),
+            taken: Padded::default(),
+            freed: Padded::default(),
             waiting: AtomicU64::new(0),
         }
     }
@@ -37,7 +40,9 @@ impl Tally {
     /// Bytes of blocks that are taken; after [`Allocator::recall`](super::Allocator::recall).
     #[must_use]
     pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        // The other way round it could be less than nothing.
+        let freed = self.freed.load(Ordering::Relaxed);
+        self.taken.load(Ordering::Relaxed).wrapping_sub(freed)
     }
 
     /// Bytes of blocks that were freed and wait for the horizon (PA3 horizon).
@@ -62,8 +67,9 @@ pub(super) struct Freed(VecDeque<(LogEpoch, u64)>);
 
 impl Freed {
     pub(super) fn free(&mut self, tally: &Tally, bytes: u64, epoch: LogEpoch) {
-        // Wraps where nobody has recalled what was taken before.
-        tally.taken.fetch_sub(bytes, Ordering::Relaxed);
+        // It has a lock: no instruction that locks its line is needed.
+        let freed = tally.freed.load(Ordering::Relaxed).wrapping_add(bytes);
+        tally.freed.store(freed, Ordering::Relaxed);
         self.wait(tally, bytes, epoch);
     }
 
@@ -93,6 +99,7 @@ impl Freed {
     /// Begins with what was taken, and what was waiting at the end of an epoch.
     pub(super) fn recall(&mut self, tally: &Tally, taken: u64, waiting: (u64, LogEpoch)) {
         tally.taken.store(taken, Ordering::Relaxed);
+        tally.freed.store(0, Ordering::Relaxed);
         tally.set_waiting(0);
         self.0.clear();
         if waiting.0 > 0 {
