@@ -6,8 +6,9 @@
 
 use pando_pmem::{Offset, Pmem};
 
+use crate::alike::prefetch_leaf;
 use crate::frame::{Frame, FramePlace};
-use crate::node::{Node, Probe, fingerprint_of, prefetch_leaf};
+use crate::node::{Node, Probe, fingerprint_of};
 use crate::record::Record;
 use crate::shared::{Look, Shared, whole};
 use crate::tree::Error;

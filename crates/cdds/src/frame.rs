@@ -364,7 +364,7 @@ fn top_bytes(bytes: usize) -> u64 {
 fn window(bytes: [u64; 4], skip: usize) -> u64 {
     let [first, second, third, fourth] = bytes;
     let bytes = [first, second, third, fourth, 0];
-    let (index, bits) = (skip / 8 & 3, 8 * (skip % 8) as u32);
+    let (index, bits) = ((skip / 8) & 3, 8 * (skip % 8) as u32);
     // In two steps: none is as long as a word.
     bytes[index] << bits | bytes[index + 1] >> 1 >> (63 - bits)
 }

@@ -30,8 +30,9 @@ use pando_pmem::{End, Offset, Pmem, Purpose, Writes};
 use pando_sync::LogEpoch;
 
 use crate::ahead::Spot;
+use crate::alike::prefetch_slots;
 use crate::latch::Latched;
-use crate::node::{Entry, Found, Node, View, fingerprint_of, prefetch_slots};
+use crate::node::{Entry, Found, Node, View, fingerprint_of};
 use crate::record::{Pair, Record};
 use crate::shared::{Look, whole};
 use crate::tree::{Error, Tree};

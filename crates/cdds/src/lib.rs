@@ -62,6 +62,7 @@
 //! `sorted-nodes`).
 
 mod ahead;
+mod alike;
 mod canary;
 mod change;
 mod check;

@@ -301,8 +301,11 @@ impl Point for CddsSession {
             Err(NeedsTree)
         } else {
             let state = self.entrance.enter();
-            let (key, ahead) = ((key, live_at), (ahead, End::of(self.reader.index())));
-            (self.engine).update_leaf(&state, key, ahead, stored, hook, &mut decide)
+            let (key, ahead) = (
+                (&*state, key, live_at),
+                (ahead, End::of(self.reader.index())),
+            );
+            (self.engine).update_leaf(key, ahead, stored, hook, &mut decide)
         };
         if self.stored.capacity() > KEPT_BYTES {
             self.stored = Vec::new();

@@ -26,8 +26,7 @@ impl Cdds {
     /// `stored` where the value is put together.
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
-        state: &State,
-        (key, live_at): (Key<'_>, Option<u64>),
+        (state, key, live_at): (&State, Key<'_>, Option<u64>),
         (ahead, end): (Ahead<'_>, End),
         stored: &mut Vec<u8>,
         hook: &mut H,

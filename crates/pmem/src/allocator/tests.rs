@@ -198,8 +198,11 @@ fn a_full_pool_has_room_for_removals() {
         assert_eq!(reserved, crate::limits::RESERVED_MIN);
         let epoch = begin(&allocator, 1);
         fill(&allocator, bytes, epoch);
-        let removals =
-            std::iter::from_fn(|| allocator.allocate_for(Purpose::Removal, bytes, epoch).ok());
+        let removals = std::iter::from_fn(|| {
+            allocator
+                .allocate_for((Purpose::Removal, End::Lower), bytes, epoch)
+                .ok()
+        });
         let removals = removals.count() as u64;
         let slab = allocator
             .classes
