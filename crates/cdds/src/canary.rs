@@ -27,6 +27,10 @@ pub(crate) enum Fault {
     ForgottenLater,
     /// A crowded pool forgets its ranges before it is cleaned up (CG2 all-views).
     ForgottenUncleaned,
+    /// A removed key has no name (CQ1 named-with).
+    Unnamed,
+    /// Names go, and nobody is told (CQ2 known-gap).
+    GapUnknown,
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ mod tests;
 mod tree;
 
 pub use check::{Disorder, Report};
-pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, Options, Place};
+pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, NamesRead, Options, Place};
 pub use hash::{Table, TableReader};
 pub use reader::Reader;
 pub use scan::Direction;

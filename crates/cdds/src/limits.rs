@@ -34,6 +34,21 @@ pub(crate) const CLEANED_BETWEEN_NOTES: usize = 256;
 /// Steps between two commits while an opening cleans up: each may leave one more void range.
 pub(crate) const CLEANED_BETWEEN_COMMITS: usize = 4096;
 
+/// Bytes of the names of removed keys in one piece, about: no more are shown under one lock.
+pub(crate) const NAMES_BYTES: usize = 4000;
+
+/// Most bytes of such names that one commit writes.
+pub(crate) const NAMED_AT_ONCE_MAX: usize = 64 * 1024 * 1024;
+
+/// Pieces of names that a commit forgets besides as many as it makes: writers wait as long.
+pub(crate) const NAMES_FORGOTTEN_AT_ONCE: usize = 64;
+
+/// Pieces that are given up at once for want of room.
+pub(crate) const NAMES_GIVEN_UP_AT_ONCE: usize = 1024;
+
+/// The share of a pool that such names take at most.
+pub(crate) const NAMED_POOL_SHARE: u64 = 64;
+
 /// Longest key, in bytes: the longest of a database, behind the number of its tree
 /// and a deadline.
 pub const KEY_BYTES_MAX: usize = 64 * 1024 + 16;

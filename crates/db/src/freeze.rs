@@ -19,6 +19,7 @@ use crate::durable::catalog::Event;
 use crate::error::CommandError;
 use crate::kept;
 use crate::limits;
+use crate::pool;
 use crate::remapping;
 use crate::session_state::SessionState;
 use crate::snapshots::{Frozen, NamedSnapshot};
@@ -198,6 +199,7 @@ impl Database {
         let closed = self.closed_epoch();
         let mut lineage = lock(&self.lineage);
         *lineage = lineage.replaced(closed);
+        pool::note_histories(engine, &lineage);
         drop(lineage);
         let ring = self.acknowledgement.ring();
         if ring.is_on() {

@@ -126,6 +126,16 @@ pub(crate) const COPY_SLICE_ENTRIES: usize = 1024;
 /// See [`COPY_SLICE_ENTRIES`].
 pub(crate) const COPY_SLICE_BYTES: usize = 128 * 1024;
 
+/// Most entries of a difference for a replica that is behind, and bytes: it is repeated as one
+/// change, under all gates.
+pub(crate) const DIFFERENCE_ENTRIES_MAX: usize = if cfg!(test) { 1000 } else { 1024 * 1024 };
+
+/// See [`DIFFERENCE_ENTRIES_MAX`].
+pub(crate) const DIFFERENCE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Bytes that end a part of one.
+pub(crate) const DIFFERENCE_PART_BYTES: usize = if cfg!(test) { 1 } else { COPY_SLICE_BYTES };
+
 /// Digests by which two databases are compared, each of about as many keys; how many that differ
 /// are looked into.
 pub(crate) const CHECK_BUCKETS: usize = 4096;

@@ -184,6 +184,7 @@ impl Database {
             engine.deadlines(listed, list)?;
         }
         let hidden_trees = trees.split_off(options.databases);
+        let (standing, lineage) = past(&engine, options.follows)?;
         let durable = epochs.current().previous();
         let lasts = !matches!(options.pool.place, pando_cdds::Place::Memory);
         let log = EpochLog::Pool(Arc::new(PoolLog::new(engine, durable, lasts)));
@@ -194,9 +195,9 @@ impl Database {
             expiry,
             trees,
             mapping_changes,
-            standing: Standing::default(),
+            standing,
             grove,
-            lineage: Lineage::begun(LogEpoch::NONE),
+            lineage,
             hidden_trees,
             log: Some(log),
             durable: None,
@@ -213,6 +214,29 @@ impl Database {
         self.run_in_background(maintenance::start(&self, session)?);
         Ok(self)
     }
+}
+
+/// Where the data of a pool stand in the history of others, and their own histories.
+fn past(engine: &Cdds, follows: bool) -> Result<(Standing, Lineage), OpenError> {
+    let noted = pool::noted_standing(engine)?;
+    // One that follows nobody takes writes of its own, behind which it cannot go on.
+    let standing = if follows {
+        noted.clone()
+    } else {
+        noted.left_if_any()
+    };
+    if standing != noted {
+        pool::note_standing(engine, &standing);
+    }
+    let lineage = match pool::noted_histories(engine)? {
+        Some(lineage) => {
+            let lineage = lineage.reopened(engine.found());
+            pool::note_histories(engine, &lineage);
+            lineage
+        }
+        None => Lineage::begun(LogEpoch::NONE),
+    };
+    Ok((standing, lineage))
 }
 
 /// The snapshots that a pool has kept, oldest first; `trees` are those of the present.

@@ -12,7 +12,8 @@
 //! | [`DEADLINES`] | a deadline, big-endian, and a key in its place | nothing |
 //! | [`FIELD_DEADLINES`] | the earliest deadline of a field, and the key of its hash | nothing |
 //!
-//! The one before has the names of snapshots that last (`kept.rs`).
+//! The one before has the names of snapshots that last (`kept.rs`), the last one those of removed
+//! keys (`removed.rs`).
 //!
 //! | field | writer | reader |
 //! |---|---|---|
@@ -54,6 +55,7 @@
 
 mod group;
 mod kept;
+mod removed;
 mod session;
 mod snapshots;
 #[cfg(test)]
@@ -80,6 +82,8 @@ use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, lock};
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
+pub use self::removed::NamesRead;
+use self::removed::{REMOVED, Removed};
 pub use self::session::CddsSession;
 use self::session::sound;
 use crate::limits::{
@@ -233,6 +237,8 @@ pub struct Cdds {
     tally: Arc<Tally>,
     /// The newest epoch that a snapshot sees, lasting or not; 0: there is none.
     newest_retained: AtomicU64,
+    /// The newest epoch that the pool had when it was opened.
+    found: LogEpoch,
 }
 
 /// A tree among others.
@@ -266,6 +272,7 @@ struct State {
     /// What [`State::write_usage`] wrote last.
     usage: [u64; 2],
     graves: Mutex<Graves>,
+    removed: Removed,
     /// What is taken back with the tree's group.
     group: Option<Beside>,
     /// Snapshots, and values kept for them.
@@ -393,11 +400,12 @@ impl State {
         let above = found.keys().next_back().map_or(0, |last| last.0 + 1);
         self.next_tree = self.next_tree.max(above);
         self.trees = found;
-        Ok(())
+        self.read_removed()
     }
 
     /// Writes what has changed of it.
     fn write_own(&mut self) -> Result<(), Error> {
+        self.write_removed()?;
         for (number, counted) in &mut self.trees {
             if !*counted.changed.get_mut() {
                 continue;
@@ -576,6 +584,16 @@ impl Cdds {
         Ok(noted.map(<[u8]>::to_vec))
     }
 
+    /// Forgets what was noted under a name, likewise. Needs no room.
+    pub fn forget_note(&self, name: &str) -> Result<(), Error> {
+        let mut state = self.write();
+        state.tree.advance(self.clock.current())?;
+        self.note_written();
+        state.tree.remove(&place_of(OWN, name.as_bytes()))?;
+        state.tree.fence();
+        Ok(())
+    }
+
     /// Notes something under a name, in the epoch of the clock: it comes back with what was written
     /// in it, or not at all.
     ///
@@ -628,6 +646,12 @@ impl Cdds {
     #[must_use]
     pub fn committed(&self) -> LogEpoch {
         self.read().tree.pool.committed()
+    }
+
+    /// The epoch of which the trees were when the pool was opened: what came later never happened.
+    #[must_use]
+    pub fn found(&self) -> LogEpoch {
+        self.found
     }
 
     /// The lowest epoch that a clock may begin with: those below have been used.
@@ -684,6 +708,19 @@ fn open_pool(options: &Options) -> Result<Pool<Memory>, Error> {
     }
 }
 
+/// The newest committed epoch that is not void.
+fn newest_seen(pool: &Pool<Memory>) -> LogEpoch {
+    let voids = pool.voids().into_iter().rev();
+    voids.fold(pool.committed(), |newest, void| {
+        let is_void = void.first <= newest && newest <= void.last;
+        if is_void {
+            void.first.previous()
+        } else {
+            newest
+        }
+    })
+}
+
 impl Engine for Cdds {
     type Session = CddsSession;
     type Options = Options;
@@ -697,6 +734,7 @@ impl Engine for Cdds {
     /// the pool has used.
     fn open(clock: Arc<EpochClock>, options: Options) -> Result<Arc<Self>, Error> {
         let pool = Arc::new(open_pool(&options)?);
+        let found = newest_seen(&pool);
         let tree = Tree::open(pool)?;
         let mut state = State {
             tree,
@@ -704,6 +742,7 @@ impl Engine for Cdds {
             next_tree: 0,
             usage: [0; 2],
             graves: Mutex::default(),
+            removed: Removed::default(),
             group: None,
             images: Mutex::default(),
             unnoted: 0,
@@ -725,6 +764,7 @@ impl Engine for Cdds {
             entrance: gated.open().expect("nobody has opened one"),
             state: gated,
             generation: AtomicU64::new(1),
+            found,
             written: AtomicBool::new(false),
         }))
     }
@@ -739,7 +779,7 @@ impl Engine for Cdds {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         let tree = TreeId(state.next_tree);
-        assert!(tree < CLEANING, "tree numbers are used up");
+        assert!(tree < REMOVED, "tree numbers are used up");
         state.next_tree += 1;
         state.trees.insert(tree, Counted::new(false));
         self.note_trees();
@@ -747,7 +787,7 @@ impl Engine for Cdds {
     }
 
     fn restore_tree(&self, tree: TreeId) {
-        assert!(tree < CLEANING, "tree numbers are used up");
+        assert!(tree < REMOVED, "tree numbers are used up");
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
         state.next_tree = state.next_tree.max(tree.0 + 1);

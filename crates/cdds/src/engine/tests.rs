@@ -437,3 +437,5 @@ fn what_is_no_pool_of_this_engine_is_refused() {
     std::fs::write(&file.0, b"something else").expect("a writable file");
     assert!(file.open().is_err());
 }
+
+mod removed;

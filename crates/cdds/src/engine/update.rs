@@ -63,6 +63,7 @@ impl Cdds {
                 let version = forgotten.unwrap_or_else(|| clock.draw(Some(old)));
                 sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
                 state.count(key.tree, false, true);
+                state.removed.name(place);
                 if forgotten.is_none() {
                     lock(&state.graves).bury(place, version);
                 }
@@ -215,6 +216,7 @@ impl State {
             Change::Remove(_) => {
                 let removed = self.tree.remove(place)?;
                 self.count(tree, false, removed);
+                self.removed.name(place);
             }
         }
         for listing in listed_at.places_beyond(lists, place) {

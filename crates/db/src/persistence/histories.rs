@@ -6,11 +6,14 @@
 //! | the database is opened again | its former ones, and a new one |
 //! | data from elsewhere are about to be shown | a history without former ones |
 //!
+//! With a pool, they are a note in it.
+//!
 //! The file counts only beside a log whose newest incarnation is the one that it names. So an
 //! opening that could not write it, or that came to files without it, leaves nothing that a later
 //! one mistakes for its own.
 
 use std::io;
+use std::sync::Arc;
 
 use pando_durability::log::LogCut;
 use pando_sync::lock;
@@ -20,7 +23,7 @@ use crate::database::Database;
 use crate::durable::Durable;
 use crate::durable::lineage::Lineage;
 use crate::durable::options::DurabilityOptions;
-use crate::limits;
+use crate::{limits, pool};
 
 const NAME: &str = "histories.pando";
 
@@ -78,9 +81,9 @@ impl Durable {
 impl Database {
     /// Keeps its histories on disk, where there is one, so that replicas can go on where they stood
     /// after a restart. To be called before somebody is told where they stand.
-    pub fn keep_histories(&self) -> io::Result<()> {
+    pub fn keep_histories(self: &Arc<Self>) -> io::Result<()> {
         let Some(durable) = &self.durable else {
-            return Ok(());
+            return self.keep_in_pool();
         };
         let mut kept = lock(&durable.histories_kept);
         if !*kept {
@@ -88,6 +91,27 @@ impl Database {
             *kept = true;
         }
         Ok(())
+    }
+
+    /// The same, where a pool has the data: it also remembers which keys are removed. The caller
+    /// has no open turn.
+    fn keep_in_pool(self: &Arc<Self>) -> io::Result<()> {
+        let Some(engine) = self.store.pooled() else {
+            return Ok(());
+        };
+        let mut session = self.session().map_err(io::Error::other)?;
+        let mut turn = session.turn();
+        turn.hold_all();
+        let noted = pool::noted_histories(engine).map_err(io::Error::other)?;
+        let lineage = lock(&self.lineage).clone();
+        let is_noted = noted.is_some_and(|noted| noted.encode(0) == lineage.encode(0));
+        if is_noted && engine.removed_since().is_some() {
+            return Ok(());
+        }
+        turn.end_epoch();
+        pool::note_histories(engine, &lineage);
+        let remembers = engine.remember_removed(self.closed_epoch());
+        remembers.map_err(io::Error::other)
     }
 
     /// Prepares a history for data that come from elsewhere: with it on disk, a crash before or

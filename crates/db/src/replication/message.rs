@@ -14,6 +14,8 @@
 //! | 10 | placement | the file of a placement (`pando-ring`); nothing: all keys are here |
 //! | 11 | forest | what a checkpoint says of branches and lasting snapshots (`durable::catalog`) |
 //! | 12 | section | node, the number of a tree in pages, then of each entry that differs from the node's parent: key (a string), version (8), 1 and the value, or 0: it is not there |
+//! | 13 | part | its number, beginning with 0; groups, which belong to the difference that follows |
+//! | 14 | difference | how many parts it has, then as an epoch: what has changed since the one before |
 //!
 //! The flags of a hello: 1: a full copy follows; 2: the database began empty; 4: the replica was
 //! ahead; 8: the replica is to take these trees, since it knows others; 16: a placement follows,
@@ -34,7 +36,7 @@ use crate::durable::catalog::Forest;
 use crate::limits;
 
 /// The format of messages; a replica refuses another one.
-pub const REPLICATION_FORMAT: u32 = 4;
+pub const REPLICATION_FORMAT: u32 = 5;
 
 const HELLO: u8 = 1;
 const ENTRIES: u8 = 2;
@@ -48,6 +50,8 @@ const LISTING: u8 = 9;
 const PLACEMENT: u8 = 10;
 const FOREST: u8 = 11;
 const SECTION: u8 = 12;
+const PART: u8 = 13;
+const DIFFERENCE: u8 = 14;
 
 /// What follows a hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +112,17 @@ pub(super) struct EpochSent<'a> {
     pub(super) groups: &'a [u8],
 }
 
+/// A sign of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Beat {
+    pub(super) position: LogEpoch,
+    /// Bytes of epochs up to the position.
+    pub(super) reached: u64,
+    /// Bytes of all that are closed.
+    pub(super) offset: u64,
+    pub(super) wall_ms: Milliseconds,
+}
+
 /// A parsed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
@@ -120,12 +135,7 @@ pub(super) enum Message<'a> {
         position: LogEpoch,
     },
     Epoch(EpochSent<'a>),
-    Beat {
-        position: LogEpoch,
-        reached: u64,
-        offset: u64,
-        wall_ms: Milliseconds,
-    },
+    Beat(Beat),
     TakeOver {
         position: LogEpoch,
     },
@@ -143,6 +153,14 @@ pub(super) enum Message<'a> {
         node: usize,
         base: TreeId,
         entries: &'a [u8],
+    },
+    Part {
+        number: u64,
+        groups: &'a [u8],
+    },
+    Difference {
+        parts: u64,
+        sent: EpochSent<'a>,
     },
 }
 
@@ -244,10 +262,28 @@ pub(super) fn put_done(out: &mut Vec<u8>, position: LogEpoch) {
 /// Writes an epoch but for its groups, which are the message's end.
 pub(super) fn put_epoch_head(out: &mut Vec<u8>, history: u128, sent: &FollowedEpoch) {
     out.put(&[EPOCH]);
+    put_epoch_fields(out, history, sent);
+}
+
+fn put_epoch_fields(out: &mut Vec<u8>, history: u128, sent: &FollowedEpoch) {
     out.put(&history.to_le_bytes());
     for number in [sent.epoch.0, sent.previous.0, sent.wall_ms.0, sent.offset] {
         out.number(number);
     }
+}
+
+/// Writes the beginning of a part; groups are the rest.
+pub(super) fn put_part_head(out: &mut Vec<u8>, number: u64) {
+    out.put(&[PART]);
+    out.number(number);
+}
+
+/// Writes the end of a difference of so many parts.
+pub(super) fn put_difference(out: &mut Vec<u8>, parts: u64, history: u128, sent: &FollowedEpoch) {
+    out.put(&[DIFFERENCE]);
+    out.number(parts);
+    put_epoch_fields(out, history, sent);
+    out.put(&sent.groups);
 }
 
 /// `reached` and `offset` are bytes of epochs: up to the position, and in all.
@@ -323,6 +359,17 @@ fn take_history(input: &mut Input<'_>) -> Result<u128, Malformed> {
     Ok(u128::from_le_bytes(bytes.expect("sixteen bytes")))
 }
 
+fn take_epoch<'a>(input: &mut Input<'a>) -> Result<EpochSent<'a>, Malformed> {
+    Ok(EpochSent {
+        history: take_history(input)?,
+        epoch: LogEpoch(input.number()?),
+        previous: LogEpoch(input.number()?),
+        wall_ms: Milliseconds(input.number()?),
+        offset: input.number()?,
+        groups: std::mem::take(&mut input.0),
+    })
+}
+
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     Ok(TreeId(input.length(u32::MAX as usize - 1)? as u32))
 }
@@ -340,20 +387,13 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
         DONE => Message::Done {
             position: LogEpoch(input.number()?),
         },
-        EPOCH => Message::Epoch(EpochSent {
-            history: take_history(&mut input)?,
-            epoch: LogEpoch(input.number()?),
-            previous: LogEpoch(input.number()?),
-            wall_ms: Milliseconds(input.number()?),
-            offset: input.number()?,
-            groups: std::mem::take(&mut input.0),
-        }),
-        BEAT => Message::Beat {
+        EPOCH => Message::Epoch(take_epoch(&mut input)?),
+        BEAT => Message::Beat(Beat {
             position: LogEpoch(input.number()?),
             reached: input.number()?,
             offset: input.number()?,
             wall_ms: Milliseconds(input.number()?),
-        },
+        }),
         TAKE_OVER => Message::TakeOver {
             position: LogEpoch(input.number()?),
         },
@@ -369,6 +409,14 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
             base: take_tree(&mut input)?,
             entries: std::mem::take(&mut input.0),
         },
+        PART => Message::Part {
+            number: input.number()?,
+            groups: std::mem::take(&mut input.0),
+        },
+        DIFFERENCE => Message::Difference {
+            parts: input.number()?,
+            sent: take_epoch(&mut input)?,
+        },
         _ => return Ok(malformed("a message of an unknown kind")?),
     };
     if input.is_empty() {
@@ -381,8 +429,16 @@ pub(super) fn take(bytes: &[u8]) -> Result<Message<'_>, ReplicationError> {
 /// Checks that any bytes cause nothing worse than an error.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn fuzz(bytes: &[u8]) {
-    if let Ok(Message::Epoch(sent)) = take(bytes) {
-        pando_durability::log::records(sent.groups, |_| true);
+    if let Ok(
+        Message::Epoch(EpochSent { groups, .. })
+        | Message::Part { groups, .. }
+        | Message::Difference {
+            sent: EpochSent { groups, .. },
+            ..
+        },
+    ) = take(bytes)
+    {
+        pando_durability::log::records(groups, |_| true);
     }
 }
 
@@ -479,6 +535,27 @@ mod tests {
     }
 
     #[test]
+    fn differences_are_read_as_they_were_written() {
+        let followed = followed();
+        let mut written = [(); 2].map(|()| Vec::new());
+        put_part_head(&mut written[0], 300);
+        written[0].extend_from_slice(&followed.groups);
+        let (number, groups) = (300, &followed.groups[..]);
+        assert_eq!(take(&written[0]).unwrap(), Message::Part { number, groups });
+        put_difference(&mut written[1], 301, 9, &followed);
+        let (parts, sent) = (301, sent(&followed));
+        assert_eq!(
+            take(&written[1]).unwrap(),
+            Message::Difference { parts, sent }
+        );
+        for message in &written {
+            for end in 0..message.len() {
+                fuzz(&message[..end]);
+            }
+        }
+    }
+
+    #[test]
     fn other_formats_are_refused() {
         let mut hello = vec![HELLO];
         hello.put(&(REPLICATION_FORMAT + 1).to_le_bytes());
@@ -493,7 +570,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..random.usize(0..40)).map(|_| random.u8(..)).collect();
             if let Some(kind) = bytes.first_mut() {
-                *kind %= SECTION + 1;
+                *kind %= DIFFERENCE + 1;
             }
             fuzz(&bytes);
         }

@@ -33,6 +33,7 @@
 //! | `replica` | the following side |
 //! | `repeat` | its way of applying an epoch |
 //! | `loading` | a full copy on its way in |
+//! | `difference` | what has changed, where epochs are not kept |
 //! | `album` | one with branches and lasting snapshots |
 //! | `check` | whether both have the same |
 //! | `tidying` | when memory is reclaimed |
@@ -59,10 +60,11 @@
 //!   stands nowhere.
 //!
 //! Deliberately absent: sockets, roles, who follows whom (the server). Histories of a database
-//! without a log of files end with its process.
+//! without a log of files, or a pool, end with its process.
 
 mod album;
 mod check;
+mod difference;
 mod frames;
 mod loading;
 pub(crate) mod message;
@@ -93,6 +95,7 @@ use crate::database::Database;
 use crate::durable::bytes::Malformed;
 use crate::durable::record;
 use crate::durable::standing::Standing;
+use crate::pool;
 use crate::role::Refusal;
 use crate::session_state::SessionState;
 
@@ -215,6 +218,10 @@ impl Database {
         if let Some(log) = &mut session.log {
             log.append(|out| record::put_standing(out, &standing));
         }
+        if let Some(engine) = self.store.pooled() {
+            session.note_commit();
+            pool::note_standing(engine, &standing);
+        }
         *lock(&self.standing) = standing;
     }
 
@@ -241,10 +248,14 @@ impl Database {
     }
 
     /// Sets how many bytes of log that no recovery needs are held for followers, once somebody
-    /// follows, from the next checkpoint on. They go when the log needs the space.
+    /// follows, from the next checkpoint on, or, with a pool, how many of the names of removed
+    /// keys. They go when their space is needed.
     pub fn set_log_hold(&self, bytes: u64) {
         if let Some(durable) = &self.durable {
             durable.hold.store(bytes, Ordering::Relaxed);
+        }
+        if let Some(engine) = self.store.pooled() {
+            engine.set_removed_bytes_max(bytes);
         }
     }
 

@@ -108,12 +108,18 @@ impl Appliers {
 }
 
 impl Records {
-    /// Takes the groups of an epoch; returns its mapping of databases, if it has one.
-    pub(super) fn fill(&mut self, groups: &[u8]) -> Result<Option<Vec<TreeId>>, Malformed> {
+    /// Takes the groups of an epoch, and those of it that came before; returns its mapping of
+    /// databases, if it has one.
+    pub(super) fn fill(
+        &mut self,
+        before: &[u8],
+        groups: &[u8],
+    ) -> Result<Option<Vec<TreeId>>, Malformed> {
         self.bytes.clear();
         self.order.clear();
         self.changes.clear();
         self.of_branches = false;
+        join(before, &mut self.bytes)?;
         join(groups, &mut self.bytes)?;
         if u32::try_from(self.bytes.len()).is_err() {
             return malformed("an epoch is longer than any that is sent");

@@ -9,7 +9,7 @@
 //! | `Planting` | `Section` | `Planting` |
 //! | `Planting` | `Done` | `Following`, by `reveal` |
 //! | `Loading` | `Done` | `Following`, by `swap` |
-//! | `Following` | `Epoch` | `Following`, by `repeat` |
+//! | `Following` | `Epoch`, or `Part`s and a `Difference` | `Following`, by `repeat` |
 //! | `Following` | `TakeOver` | `Following`, until it is dropped |
 //! | `Following` | an epoch, but the log takes no writes | `Following`, at the same position |
 //! | any | another error | `Nothing`, its data as they are |
@@ -24,8 +24,9 @@ use pando_sync::lock;
 
 use super::album::{self, Planted};
 use super::check::{CheckStep, Checking, Verdict};
+use super::difference::Parts;
 use super::loading::Loading;
-use super::message::{self, Begins, EpochSent, Hello, Message};
+use super::message::{self, Beat, Begins, EpochSent, Hello, Message};
 use super::repeat::{Appliers, Records};
 use super::tidying::Tidying;
 use super::{Position, ReplicationError};
@@ -35,6 +36,7 @@ use crate::durable::catalog::{Event, Forest};
 use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
 use crate::placing::Placed;
+use crate::pool;
 use crate::remapping;
 use crate::session::Session;
 
@@ -99,6 +101,8 @@ pub struct Replica {
     /// A check that runs, and how the last one went.
     checking: Option<Checking>,
     verdict: Option<Verdict>,
+    /// Of a difference that comes.
+    parts: Parts,
     /// What an epoch is repeated with.
     records: Records,
     appliers: Appliers,
@@ -151,6 +155,7 @@ impl Replica {
             told: Told::default(),
             checking: None,
             verdict: None,
+            parts: Parts::default(),
             records: Records::default(),
             tidying: Tidying::default(),
         })
@@ -229,6 +234,7 @@ impl Replica {
     /// until the next one begins.
     pub fn cut_off(&mut self) {
         self.begins = None;
+        self.parts = Parts::default();
         if self.is_loading() {
             self.give_up();
         }
@@ -282,6 +288,7 @@ impl Replica {
     }
 
     fn give_up(&mut self) {
+        self.parts = Parts::default();
         self.end_check(Some(Verdict::Failed("this server takes a full copy")));
         match std::mem::replace(&mut self.state, State::Nothing) {
             State::Loading(loading) => loading.give_up(self.session.database()),
@@ -308,9 +315,10 @@ impl Replica {
                 self.tell(sent.wall_ms, sent.offset);
                 Ok(())
             }
-            (Message::Epoch(sent), State::Following) => {
-                chained(&sent, self.at)?;
-                self.repeat(&sent)
+            (Message::Epoch(sent), State::Following) => self.repeat(&sent, &[]),
+            (Message::Part { number, groups }, State::Following) => self.take_part(number, groups),
+            (Message::Difference { parts, sent }, State::Following) => {
+                self.repeat_difference(parts, &sent)
             }
             (Message::Done { position }, State::Loading(_)) if position == self.at => self.swap(),
             (Message::Forest(forest), State::Loading(_)) => self.plant(*forest),
@@ -325,15 +333,7 @@ impl Replica {
             (Message::Done { position }, State::Planting(..)) if position == self.at => {
                 self.reveal()
             }
-            (
-                Message::Beat {
-                    position,
-                    reached,
-                    offset,
-                    wall_ms,
-                },
-                _,
-            ) => self.beat(position, (reached, offset), wall_ms),
+            (Message::Beat(beat), _) => self.beat(beat),
             (Message::TakeOver { position }, State::Following) if position == self.at => {
                 self.takes_over = true;
                 Ok(())
@@ -362,17 +362,21 @@ impl Replica {
                 Err(ReplicationError::OutOfTurn("branches"))
             }
             (Message::Epoch(_), _) => Err(ReplicationError::OutOfTurn("an epoch")),
+            (Message::Part { .. } | Message::Difference { .. }, _) => {
+                Err(ReplicationError::OutOfTurn("a part of a difference"))
+            }
             (Message::Done { .. }, _) => Err(ReplicationError::OutOfTurn("the end of a copy")),
         }
     }
 
     /// Hears of its source: where it is to be, and bytes of epochs there.
-    fn beat(
-        &mut self,
-        position: LogEpoch,
-        (reached, offset): (u64, u64),
-        wall_ms: Milliseconds,
-    ) -> Result<(), ReplicationError> {
+    fn beat(&mut self, beat: Beat) -> Result<(), ReplicationError> {
+        let Beat {
+            position,
+            reached,
+            offset,
+            wall_ms,
+        } = beat;
         let following = matches!(self.state, State::Following);
         if following && position != self.at {
             return Err(ReplicationError::Gap {
@@ -601,6 +605,9 @@ impl Replica {
         let now = database.options.clock.now().milliseconds();
         let open = database.epochs.current();
         database.acknowledgement.rise_above(open, now);
+        if let Some(engine) = database.store.pooled() {
+            pool::note_histories(engine, &lineage);
+        }
         *lock(&database.lineage) = lineage;
         let ring = database.acknowledgement.ring();
         if ring.is_on() {
@@ -644,9 +651,40 @@ impl Replica {
         epoch
     }
 
-    /// Repeats an epoch, under all gates (FW5 whole-epochs-shown).
-    fn repeat(&mut self, sent: &EpochSent<'_>) -> Result<(), ReplicationError> {
-        let mapped = self.records.fill(sent.groups)?;
+    fn take_part(&mut self, number: u64, groups: &[u8]) -> Result<(), ReplicationError> {
+        #[cfg(test)]
+        if super::tests::is(super::tests::Fault::PartsShown) {
+            let mut turn = self.session.turn();
+            turn.hold_all();
+            self.records.fill(&[], groups)?;
+            let (records, appliers) = (&mut self.records, &mut self.appliers);
+            records.repeat(&mut turn, &mut self.trees, None, appliers)?;
+        }
+        self.parts.keep(number, groups)
+    }
+
+    fn repeat_difference(
+        &mut self,
+        number: u64,
+        sent: &EpochSent<'_>,
+    ) -> Result<(), ReplicationError> {
+        if number != self.parts.number() {
+            return Err(ReplicationError::OutOfTurn("a difference"));
+        }
+        let parts = std::mem::take(&mut self.parts);
+        let repeated = self.repeat(sent, parts.groups());
+        if matches!(repeated, Err(ReplicationError::Log)) {
+            // It comes again.
+            self.parts = parts;
+        }
+        repeated
+    }
+
+    /// Repeats an epoch, whose first groups came before, under all gates
+    /// (FW5 whole-epochs-shown).
+    fn repeat(&mut self, sent: &EpochSent<'_>, before: &[u8]) -> Result<(), ReplicationError> {
+        chained(sent, self.at)?;
+        let mapped = self.records.fill(before, sent.groups)?;
         let database = Arc::clone(self.session.database());
         if !database.acknowledgement.accepts_writes() {
             return Err(ReplicationError::Log);

@@ -3,7 +3,7 @@
 //!
 //! | the position is | the stream |
 //! |---|---|
-//! | one of these data ([`Place::Here`]) | goes on behind it |
+//! | one of these data ([`Place::Here`]) | goes on behind it, with all epochs or a difference |
 //! | one that this database has followed through | goes on where this database stood there |
 //! | a later one of either | is a full copy: the replica was ahead |
 //! | anything else | is a full copy |
@@ -20,7 +20,7 @@ use pando_durability::log::{FiledEpochs, FollowedEpoch, Log, Next, put_group, re
 use pando_engine::{LogEpoch, TreeId};
 use pando_sync::lock;
 
-use super::Position;
+use super::{Position, difference};
 use crate::database::Database;
 use crate::durable::bytes::Input;
 use crate::durable::lineage::Place;
@@ -54,6 +54,8 @@ pub(super) struct Start {
     pub(super) first: Option<FollowedEpoch>,
     /// The tree of each database, if the replica knows others.
     pub(super) trees: Option<Vec<TreeId>>,
+    /// Not all epochs behind it are kept, but what has changed is known.
+    pub(super) differs: bool,
 }
 
 /// Where the stream for a replica at `position` goes on.
@@ -70,16 +72,20 @@ pub(super) fn resume(database: &Database, position: Position) -> Result<Start, C
     match place {
         Place::Here => {
             let ring = database.acknowledgement.ring();
-            let mut filed = None;
+            let (mut filed, mut differs) = (None, false);
             if ring.next(position.epoch, LogEpoch::NONE) == Next::Gone {
-                let read = read_behind(database, position.epoch);
-                filed = Some(read.ok_or(CopyReason::TooFarBehind)?);
+                filed = read_behind(database, position.epoch);
+                differs = filed.is_none();
+                if differs && difference::knows(database, position.epoch).is_none() {
+                    return Err(CopyReason::TooFarBehind);
+                }
             }
             Ok(Start {
                 cursor: position.epoch,
                 filed,
                 first: None,
                 trees: None,
+                differs,
             })
         }
         Place::Before => Err(CopyReason::Ahead),
@@ -250,6 +256,7 @@ fn resume_followed(database: &Database, position: Position) -> Result<Start, Cop
         filed,
         first: (!has_all).then(|| copy_of(first)),
         trees: Some(trees),
+        differs: false,
     })
 }
 

@@ -21,6 +21,11 @@ pub(super) trait Takes {
     /// Those of this tree follow.
     fn begin(&mut self, tree: TreeId);
 
+    /// Whether it takes such a value: it may be asked under the engine's lock.
+    fn wants(&self, _: ValueRef<'_>) -> bool {
+        true
+    }
+
     fn take(&mut self, key: &[u8], value: ValueRef<'_>);
 
     /// Whether it has taken enough for one turn.
@@ -184,7 +189,7 @@ impl<T: Takes> Slice<'_, T> {
 
     fn visit(&mut self, key: &[u8], value: Option<ValueRef<'_>>) {
         self.steps += 1;
-        match value {
+        match value.filter(|value| self.takes.wants(*value)) {
             Some(value) if record::is_small(value) => self.takes.take(key, value),
             // It is taken behind the turn.
             Some(value) => {

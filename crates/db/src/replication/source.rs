@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! greet ── a position behind which everything is kept ─────────────────► follow
+//!    ├──── one behind which it is known what has changed ──► differ ───────┤
 //!    └──── else ──► copy ── all entries sent ──► settle ── Done sent ───────┘
 //! ```
 //!
@@ -24,8 +25,9 @@ use pando_sync::lock;
 use super::Position;
 use super::album::AlbumCopy;
 use super::check::{CheckWish, Checked};
+use super::difference::{Difference, Step};
 use super::message::{
-    Begins, Hello, put_beat, put_done, put_epoch_head, put_placement, put_take_over,
+    Begins, Hello, put_beat, put_difference, put_done, put_epoch_head, put_placement, put_take_over,
 };
 use super::resume::{self, CopyReason, Start};
 use super::scan::{Entries, Scan, Scanned};
@@ -56,7 +58,10 @@ enum Stage {
         reason: Option<CopyReason>,
         /// The trees that the replica is to take.
         trees: Option<Vec<TreeId>>,
+        /// What comes first.
+        difference: Option<Box<Difference>>,
     },
+    Differ(Box<Difference>),
     Copy {
         scan: Scan,
         entries_next: bool,
@@ -91,6 +96,7 @@ pub struct Source {
     /// The change of the placement that was sent last.
     placed: Option<u64>,
     tidying: Tidying,
+    differences: u64,
     /// Where the replica has branches: how often those here had changed when a copy without them
     /// began.
     branched: Option<u64>,
@@ -105,16 +111,29 @@ impl Source {
         position: Option<Position>,
         has_branches: bool,
     ) -> Result<Self, SessionLimit> {
-        let session = database.session()?;
+        let mut session = database.session()?;
         database.keep_epochs()?;
         let history = lock(&database.lineage).present();
-        let start = position.map_or(Err(CopyReason::New), |it| resume::resume(database, it));
+        let mut start = position.map_or(Err(CopyReason::New), |it| resume::resume(database, it));
+        let mut difference = None;
+        if let Ok(Start {
+            cursor,
+            differs: true,
+            ..
+        }) = start
+        {
+            difference = Difference::begin(&mut session, cursor).map(Box::new);
+            if difference.is_none() {
+                start = Err(CopyReason::TooFarBehind);
+            }
+        }
         let reason = start.as_ref().err().copied();
         let start = start.unwrap_or_else(|_| Start {
             cursor: database.acknowledgement.ring().newest(),
             filed: None,
             first: None,
             trees: None,
+            differs: false,
         });
         Ok(Self {
             session,
@@ -122,6 +141,7 @@ impl Source {
             stage: Stage::Greet {
                 reason,
                 trees: start.trees,
+                difference,
             },
             first: start.first,
             filed: start.filed,
@@ -129,6 +149,7 @@ impl Source {
             checked: None,
             placed: None,
             tidying: Tidying::default(),
+            differences: 0,
             branched: has_branches.then(|| changes_of_branches(database)),
         })
     }
@@ -140,6 +161,12 @@ impl Source {
             Stage::Greet { reason, .. } => reason,
             _ => None,
         }
+    }
+
+    /// How many differences it has sent.
+    #[must_use]
+    pub fn differences(&self) -> u64 {
+        self.differences
     }
 
     /// The last epoch that was sent.
@@ -157,7 +184,7 @@ impl Source {
             | Stage::Settle { .. }
             | Stage::Album(..)
             | Stage::AlbumSent { .. } => true,
-            Stage::Follow => false,
+            Stage::Differ(_) | Stage::Follow => false,
         }
     }
 
@@ -172,11 +199,11 @@ impl Source {
                 Stage::Greet { .. } if self.session.database().awaits_copy() => {
                     return Sent::Gone;
                 }
-                Stage::Greet { reason, trees } => {
-                    let (reason, trees) = (*reason, trees.take());
-                    self.greet(reason, trees, out);
+                Stage::Greet { .. } => {
+                    self.greet(out);
                     return Sent::Message;
                 }
+                Stage::Differ(_) => return self.differ(out),
                 Stage::Copy { scan, entries_next } => {
                     if std::mem::replace(entries_next, true) {
                         *entries_next = false;
@@ -230,6 +257,55 @@ impl Source {
         }
     }
 
+    /// The next step of a difference.
+    fn differ(&mut self, out: &mut Vec<u8>) -> Sent {
+        let Stage::Differ(difference) = &mut self.stage else {
+            unreachable!("a difference is being sent");
+        };
+        let step = difference.next(&mut self.session, out);
+        let epoch = difference.epoch();
+        let database = self.session.database();
+        let lineage = lock(&database.lineage);
+        if lineage.present() != self.history {
+            return Sent::Gone;
+        }
+        match step {
+            Step::Part => return Sent::Message,
+            Step::Worked => return Sent::Worked,
+            // FW3 durable-above.
+            Step::All(..) if database.followable() < epoch => return Sent::Nothing,
+            Step::All(parts, sent) => {
+                put_difference(out, parts, lineage.owner(epoch), &sent);
+                drop(lineage);
+                self.end_difference(Stage::Follow);
+                self.cursor = epoch;
+                self.differences += 1;
+            }
+            Step::Fails => {
+                drop(lineage);
+                self.copy_instead();
+                return self.next(out);
+            }
+        }
+        Sent::Message
+    }
+
+    /// What the replica needs is not known any more, or is too much.
+    fn copy_instead(&mut self) {
+        self.end_difference(Stage::Greet {
+            reason: Some(CopyReason::TooFarBehind),
+            trees: None,
+            difference: None,
+        });
+        self.cursor = self.session.database().acknowledgement.ring().newest();
+    }
+
+    fn end_difference(&mut self, stage: Stage) {
+        if let Stage::Differ(difference) = std::mem::replace(&mut self.stage, stage) {
+            difference.end(&mut self.session);
+        }
+    }
+
     /// Whether branches have changed in an epoch that is to be sent amid a copy: one that was made
     /// from what is half copied cannot be made there.
     fn is_overtaken(&self) -> bool {
@@ -240,7 +316,15 @@ impl Source {
         copies && self.branched.is_some_and(|before| before != changes)
     }
 
-    fn greet(&mut self, copies: Option<CopyReason>, adopt: Option<Vec<TreeId>>, out: &mut Vec<u8>) {
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        let Stage::Greet {
+            reason: copies,
+            trees: adopt,
+            difference,
+        } = std::mem::replace(&mut self.stage, Stage::Follow)
+        else {
+            unreachable!("a stream begins");
+        };
         let database = Arc::clone(self.session.database());
         let mut turn = self.session.turn();
         let mut album = None;
@@ -291,7 +375,7 @@ impl Source {
                 entries_next: true,
             }
         } else {
-            Stage::Follow
+            difference.map_or(Stage::Follow, Stage::Differ)
         };
     }
 
@@ -356,8 +440,23 @@ impl Source {
         }
         match self.next_epoch(out) {
             Sent::Nothing if works => Sent::Worked,
+            Sent::Gone if self.begin_difference() => Sent::Worked,
             sent => sent,
         }
+    }
+
+    /// Goes on with a difference where an epoch is no longer kept; whether it can.
+    fn begin_difference(&mut self) -> bool {
+        self.end_check();
+        if lock(&self.session.database().lineage).present() != self.history {
+            return false;
+        }
+        let difference = Difference::begin(&mut self.session, self.cursor);
+        let begun = difference.is_some();
+        if let Some(difference) = difference {
+            self.stage = Stage::Differ(Box::new(difference));
+        }
+        begun
     }
 
     fn next_epoch(&mut self, out: &mut Vec<u8>) -> Sent {
@@ -490,5 +589,13 @@ fn changes_of_branches(database: &Database) -> u64 {
 impl Drop for Source {
     fn drop(&mut self) {
         self.end_check();
+        self.end_difference(Stage::Follow);
+        if let Stage::Greet {
+            difference: Some(difference),
+            ..
+        } = &self.stage
+        {
+            difference.end(&mut self.session);
+        }
     }
 }

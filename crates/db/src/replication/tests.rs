@@ -6,6 +6,7 @@
 
 mod branches;
 mod check;
+mod differences;
 mod disks;
 mod resume;
 
@@ -52,6 +53,12 @@ pub(super) enum Fault {
     SectionsMissed,
     /// A copy with branches is shown without a checkpoint.
     Unplanted,
+    /// A difference has no removed keys.
+    RemovedForgotten,
+    /// A source takes any position for one since which removed keys are named.
+    NamesGone,
+    /// A replica shows each part of a difference when it comes.
+    PartsShown,
 }
 
 thread_local! {

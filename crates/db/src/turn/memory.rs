@@ -4,6 +4,7 @@
 //! |---|---|
 //! | there is some, or eviction has freed some | runs |
 //! | evicted memory is about to be reclaimed | is postponed by [`MEMORY_WAIT`], for [`MEMORY_WAIT_MAX`] at most |
+//! | none, but a pool has names of removed keys, for replicas | is postponed likewise, without them |
 //! | no key can be evicted, or the wait was too long | fails |
 //! | the engine's pool has no block for it, but others are free or keys may go | has changed nothing, and runs again, for as long, and [`ROOM_RUNS_MIN`] times |
 //!
@@ -53,7 +54,8 @@ impl Turn<'_> {
     ) -> Option<Microseconds> {
         let (database, now) = (self.database, self.session.now);
         let pool = database.store.pooled()?;
-        if !database.memory.may_pool_hold(bytes, database.evicts()) {
+        let gives_up = !database.evicts() && self.give_up_names();
+        if !gives_up && !database.memory.may_pool_hold(bytes, database.evicts()) {
             return None;
         }
         if database.evicts() {
@@ -77,6 +79,18 @@ impl Turn<'_> {
         // Off the fast path, which does not end the wait.
         client.waits_since = Some(lacks.since);
         Some(now + MEMORY_WAIT)
+    }
+
+    /// Lets the pool give up names of removed keys, before a write is refused: replicas that are
+    /// behind then take full copies. Whether there were any.
+    fn give_up_names(&self) -> bool {
+        let gives_up = self.database.store.pooled();
+        let gives_up = gives_up.is_some_and(|pool| pool.give_up_removed());
+        if gives_up {
+            // What was freed is free when the epoch is durable.
+            self.database.hurry();
+        }
+        gives_up
     }
 
     /// Counts a refused write.
@@ -112,11 +126,12 @@ impl Turn<'_> {
             while database.is_out_of_memory() && self.give_up_snapshot() {
                 self.collect_between();
             }
-            let out = database.is_out_of_memory();
-            return if out {
-                MemoryGrant::Refused
-            } else {
+            return if !database.is_out_of_memory() {
                 MemoryGrant::Granted
+            } else if self.give_up_names() {
+                MemoryGrant::Later(Microseconds::ZERO)
+            } else {
+                MemoryGrant::Refused
             };
         }
         for _ in 0..limits::EVICT_ROUNDS_MAX {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pando_db::{CopyReason, FollowedEpoch, Framer, Sent, SessionLimit, Source};
 use tracing::{info, warn};
 
-use super::Follower;
+use super::{Follower, Progress};
 use crate::limits;
 use crate::shared::{Shared, lock};
 
@@ -76,7 +76,6 @@ impl Feed<'_> {
     /// Returns why the replica was given up, unless it is gone by itself.
     fn serve(mut self) -> Option<String> {
         let follower = self.follower;
-        let (host, port) = (&follower.host, follower.port);
         let mut source = match self.begin() {
             Ok(source) => source,
             Err(error) => return Some(error.to_string()),
@@ -85,6 +84,7 @@ impl Feed<'_> {
         let mut groups = None;
         let mut beat: Option<Instant> = None;
         let mut busy = Instant::now();
+        let mut differences = 0;
         loop {
             message.clear();
             match source.next(&mut message) {
@@ -117,10 +117,8 @@ impl Feed<'_> {
             if progress.gone {
                 return None;
             }
-            if progress.copying && !source.is_copying() {
-                progress.copying = false;
+            if self.note_stage(&source, &mut progress, &mut differences) {
                 beat = None;
-                info!(host, port, "a replica has its copy");
             }
             let silent = progress.heard.elapsed();
             let hands_over = std::mem::take(&mut progress.hands_over);
@@ -144,6 +142,36 @@ impl Feed<'_> {
                 self.send(&source, &message, None);
             }
         }
+    }
+
+    /// Notes what becomes of a full copy, and how many differences were sent; whether a copy has
+    /// begun or ended.
+    fn note_stage(&self, source: &Source, progress: &mut Progress, differences: &mut u64) -> bool {
+        let (host, port) = (&self.follower.host, self.follower.port);
+        let syncs = &self.shared.replication.syncs;
+        if source.differences() > *differences {
+            *differences = source.differences();
+            syncs.count_difference();
+            info!(
+                host,
+                port, "a replica has what has changed since it was here"
+            );
+        }
+        let copies = source.is_copying();
+        if copies == progress.copying {
+            return false;
+        }
+        progress.copying = copies;
+        if copies {
+            syncs.count(Some(CopyReason::TooFarBehind));
+            info!(
+                host,
+                port, "too much has changed: a replica takes a full copy"
+            );
+        } else {
+            info!(host, port, "a replica has its copy");
+        }
+        true
     }
 
     fn timeout(&self) -> Duration {

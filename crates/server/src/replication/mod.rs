@@ -173,6 +173,8 @@ pub(crate) struct Syncs {
     partial: AtomicU64,
     /// With a full copy, although they stood where this server has been.
     denied: AtomicU64,
+    /// How often one was sent what had changed since it was here, instead of all epochs since.
+    differences: AtomicU64,
 }
 
 impl Syncs {
@@ -188,12 +190,17 @@ impl Syncs {
         self.denied.fetch_add(u64::from(denied), Ordering::Relaxed);
     }
 
+    fn count_difference(&self) {
+        self.differences.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The counts, in INFO's words.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 3] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
         [
             ("sync_full", &self.full),
             ("sync_partial_ok", &self.partial),
             ("sync_partial_err", &self.denied),
+            ("sync_difference", &self.differences),
         ]
         .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
     }

@@ -587,7 +587,7 @@ fn a_replica_that_stalls_holds_nobody_up() {
     let primary = TestServer::start(&["--repl-timeout", "2"]);
     let mut stalled = primary.connect();
     let run_id = "0123456789".repeat(4);
-    stalled.send(format!("PREPLICATE BEGIN 4 {run_id} 1 0 0\r\n"));
+    stalled.send(format!("PREPLICATE BEGIN 5 {run_id} 1 0 0\r\n"));
     // It counts from then on, for two seconds at least.
     assert!(stalled.line().starts_with("+OK "), "it is fed");
     let mut connection = primary.connection();

@@ -4,19 +4,20 @@
 use std::time::Duration;
 
 use super::branches::{all_content, change, is_of_passing};
+use super::differences::PoolFile;
 use super::*;
 use crate::commands::testing::START_MS;
 use crate::durable::testing;
 use crate::persistence::CheckpointOptions;
 use crate::{Acknowledged, CheckStep, CheckWish, CopyReason, Database, LogEpoch, Verdict};
 
-const NODES: usize = 3;
+pub(super) const NODES: usize = 3;
 
 /// A server.
 struct Node {
     engine: EngineKind,
-    /// Where it keeps its files, if it does.
-    disk: Option<SimulatedDisk>,
+    /// Where it keeps its data, if it does.
+    files: Option<Files>,
     /// Taken while it is down.
     shell: Option<Shell>,
     /// Its link to the primary.
@@ -29,21 +30,53 @@ struct Link {
     wire: VecDeque<Vec<u8>>,
 }
 
-fn open(disk: Option<&SimulatedDisk>, engine: EngineKind) -> Shell {
-    let Some(disk) = disk else {
-        return shell(engine);
+/// What outlives a server.
+enum Files {
+    Disk(SimulatedDisk),
+    Pool(PoolFile),
+}
+
+impl Files {
+    fn new(engine: EngineKind) -> Self {
+        if engine.has_pool() {
+            Self::Pool(PoolFile::new())
+        } else {
+            Self::Disk(SimulatedDisk::new())
+        }
+    }
+
+    /// What is left when the power, or the process, ends.
+    fn crash(&self, seed: u64) -> Self {
+        match self {
+            Self::Disk(disk) => Self::Disk(disk.crash(seed)),
+            Self::Pool(pool) => Self::Pool(pool.copy()),
+        }
+    }
+
+    fn copy(&self) -> Self {
+        match self {
+            Self::Disk(disk) => Self::Disk(disk.copy()),
+            Self::Pool(pool) => Self::Pool(pool.copy()),
+        }
+    }
+}
+
+fn open(files: Option<&Files>, engine: EngineKind) -> Shell {
+    let options = match files {
+        None => return shell(engine),
+        Some(Files::Disk(disk)) => options_on(disk, engine),
+        Some(Files::Pool(pool)) => pool.options(),
     };
-    let options = options_on(disk, engine);
     Shell::on_disk(options, START_MS).expect("what is on disk can be recovered")
 }
 
 impl Node {
     fn new(kept: bool, engine: EngineKind) -> Self {
-        let disk = kept.then(SimulatedDisk::new);
+        let files = kept.then(|| Files::new(engine));
         Self {
-            shell: Some(open(disk.as_ref(), engine)),
+            shell: Some(open(files.as_ref(), engine)),
             engine,
-            disk,
+            files,
             link: None,
         }
     }
@@ -92,30 +125,33 @@ impl Link {
 }
 
 /// Three servers, one of which is the primary.
-struct Servers {
+pub(super) struct Servers {
     nodes: Vec<Node>,
     primary: usize,
     kept: bool,
     /// An earlier copy of a server's disk.
-    copy: Option<(usize, SimulatedDisk)>,
+    copy: Option<(usize, Files)>,
     /// How often a stream went on, and why others were full copies.
-    resumed: usize,
-    copies: Vec<CopyReason>,
+    pub(super) resumed: usize,
+    pub(super) copies: Vec<CopyReason>,
+    /// A reader has seen half of a transaction.
+    torn: bool,
 }
 
 impl Servers {
     fn new(kept: bool) -> Self {
-        Self::of(kept, EngineKind::Masstree)
+        Self::of(kept, [EngineKind::Masstree; NODES])
     }
 
-    fn of(kept: bool, engine: EngineKind) -> Self {
+    fn of(kept: bool, engines: [EngineKind; NODES]) -> Self {
         let mut servers = Self {
-            nodes: (0..NODES).map(|_| Node::new(kept, engine)).collect(),
+            nodes: engines.map(|engine| Node::new(kept, engine)).into(),
             primary: 0,
             kept,
             copy: None,
             resumed: 0,
             copies: Vec::new(),
+            torn: false,
         };
         servers.point();
         servers
@@ -157,12 +193,8 @@ impl Servers {
             link.source = Some(source);
         }
         let mut message = Vec::new();
-        match link
-            .source
-            .as_mut()
-            .expect("there is one")
-            .next_whole(&mut message)
-        {
+        let source = link.source.as_mut().expect("there is one");
+        match source.next_whole(&mut message) {
             Sent::Message => link.wire.push_back(message),
             Sent::Nothing => return false,
             Sent::Gone => link.cut(),
@@ -182,6 +214,10 @@ impl Servers {
         if taken.is_err() {
             link.cut();
         }
+        let shell = self.nodes[index].shell();
+        if !shell.database.awaits_copy() {
+            self.torn |= shell.line("GET {pair}a") != shell.line("GET {pair}b");
+        }
         match taken {
             Err(error) if is_of_passing(&error) => Ok(()),
             taken => taken,
@@ -189,7 +225,7 @@ impl Servers {
     }
 
     /// Its power ends, or it is restored from a copy of its disk.
-    fn restart(&mut self, index: usize, disk: Option<SimulatedDisk>) {
+    fn restart(&mut self, index: usize, files: Option<Files>) {
         for node in &mut self.nodes {
             if let Some(link) = &mut node.link {
                 link.cut();
@@ -198,15 +234,15 @@ impl Servers {
         let node = &mut self.nodes[index];
         node.link = None;
         node.shell = None;
-        node.shell = Some(open(disk.as_ref(), node.engine));
-        node.disk = disk;
+        node.shell = Some(open(files.as_ref(), node.engine));
+        node.files = files;
         self.point();
     }
 
     fn crash(&mut self, index: usize, seed: u64) {
-        let disk = self.nodes[index].disk.as_ref();
-        let disk = disk.map(|disk| disk.crash(seed));
-        self.restart(index, disk);
+        let files = self.nodes[index].files.as_ref();
+        let files = files.map(|files| files.crash(seed));
+        self.restart(index, files);
     }
 
     /// One step; an error is what the network may not cause.
@@ -250,20 +286,23 @@ impl Servers {
                 self.crash(any, random.u64(..));
             }
             980..=984 if self.kept => {
-                let disk = self.nodes[any].disk.as_ref().expect("it has one");
-                self.copy = Some((any, disk.copy()));
+                let files = self.nodes[any].files.as_ref().expect("it has some");
+                self.copy = Some((any, files.copy()));
             }
             985..=987 => {
-                if let Some((index, disk)) = self.copy.take() {
-                    self.restart(index, Some(disk.crash(0)));
+                if let Some((index, files)) = self.copy.take() {
+                    self.restart(index, Some(files.crash(0)));
                 }
             }
             988..=990 if self.kept => {
                 // A replica begins with a copy of the primary's files.
                 let (replica, seed) = (self.replica(random), random.u64(..));
-                let disk = self.nodes[self.primary].disk.as_ref().expect("it has one");
-                let disk = disk.copy().crash(seed);
-                self.restart(replica, Some(disk));
+                let primary = &self.nodes[self.primary];
+                if primary.engine == self.nodes[replica].engine {
+                    let files = primary.files.as_ref().expect("it has some");
+                    let files = files.copy().crash(seed);
+                    self.restart(replica, Some(files));
+                }
             }
             _ => {
                 let bytes = random.usize(0..20_000);
@@ -295,12 +334,16 @@ impl Servers {
 
 /// One run; an error says that the servers differ at the end, or that one refused what came.
 fn run(seed: u64, kept: bool) -> Result<Servers, String> {
-    run_of(seed, kept, EngineKind::Masstree)
+    run_of(seed, kept, [EngineKind::Masstree; NODES])
 }
 
-fn run_of(seed: u64, kept: bool, engine: EngineKind) -> Result<Servers, String> {
+pub(super) fn run_of(
+    seed: u64,
+    kept: bool,
+    engines: [EngineKind; NODES],
+) -> Result<Servers, String> {
     let mut random = Rng::with_seed(seed);
-    let mut servers = Servers::of(kept, engine);
+    let mut servers = Servers::of(kept, engines);
     for _ in 0..random.usize(200..900) {
         let step = servers.step(&mut random);
         step.map_err(|error| error.to_string())?;
@@ -311,10 +354,13 @@ fn run_of(seed: u64, kept: bool, engine: EngineKind) -> Result<Servers, String> 
         write(servers.nodes[servers.primary].shell(), &mut random);
     }
     servers.settle().map_err(|error| error.to_string())?;
+    if servers.torn {
+        return Err("half of a transaction was seen".to_owned());
+    }
     let contents: Vec<_> = servers
         .nodes
         .iter_mut()
-        .map(|node| match engine {
+        .map(|node| match node.engine {
             EngineKind::Minuet => all_content(node.shell()),
             _ => content(node.shell()),
         })
@@ -350,7 +396,7 @@ fn servers_with_branches_go_on_where_they_stood() {
     for kept in [true, false] {
         let (mut resumed, mut kept_branches) = (0, 0);
         for seed in 0..30 {
-            let servers = run_of(seed, kept, EngineKind::Minuet);
+            let servers = run_of(seed, kept, [EngineKind::Minuet; NODES]);
             let servers = servers.unwrap_or_else(|error| panic!("seed {seed}, {kept}: {error}"));
             resumed += servers.resumed;
             kept_branches += servers.nodes[0].database().branches.len() - 1;
@@ -506,7 +552,10 @@ fn a_check_while_files_are_read_finds_no_difference() {
 #[test]
 fn a_full_copy_ends_the_streams_below() {
     for fault in [Fault::Nothing, Fault::CopyPassed] {
-        let down = open(Some(&SimulatedDisk::new()), EngineKind::Masstree);
+        let down = open(
+            Some(&Files::new(EngineKind::Masstree)),
+            EngineKind::Masstree,
+        );
         let mut pair = Pair::new(shell(EngineKind::Masstree), down);
         pair.up.line("SET k 1");
         pair.settle().expect("it follows");
