@@ -11,8 +11,8 @@ pub const DATABASES_MAX: usize = 1024;
 /// must begin anew.
 pub const MOVER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What such a key takes besides its bytes.
-pub(crate) const MOVED_KEY_BYTES: usize = 48;
+/// Bytes of such keys of a range, before it is looked whether some are there twice.
+pub(crate) const MOVED_NAMES_BYTES: usize = 32 * 1024;
 
 /// How long requests wait for keys on their way to another server, in microseconds; then they are
 /// refused with TRYAGAIN. A hand-over takes some milliseconds.

@@ -25,17 +25,86 @@
 //! Deliberately absent: files and requests (the server), copying (the mover).
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pando_protocol::Request;
 use pando_protocol::command::{CommandSpec, keys};
 use pando_ring::limits::RANGES;
 use pando_ring::{Placement, RangeState};
-use pando_sync::lock;
+use pando_sync::{Padded, lock};
 
 use crate::clock::Microseconds;
 use crate::limits;
+
+/// Keys of a range that have changed, one behind the other as they changed: 4 bytes for the
+/// database, 4 for the length, the key. A key that changes again comes again; those are dropped
+/// whenever there are twice as many bytes as were left the last time.
+#[derive(Debug, Default)]
+struct Names {
+    bytes: Vec<u8>,
+    /// When it is time to drop what is there twice.
+    full: usize,
+}
+
+/// Bytes of a name before its key.
+const NAME_HEAD_BYTES: usize = 8;
+
+impl Names {
+    /// Adds a name; by how many bytes there are more, or fewer.
+    #[inline]
+    fn add(&mut self, database: usize, key: &[u8]) -> isize {
+        let before = self.bytes.len() as isize;
+        self.bytes.reserve(NAME_HEAD_BYTES + key.len());
+        for number in [database, key.len()] {
+            self.bytes.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        self.bytes.extend_from_slice(key);
+        if self.bytes.len() > self.full.max(limits::MOVED_NAMES_BYTES) {
+            self.drop_repeated();
+            self.full = 2 * self.bytes.len();
+        }
+        self.bytes.len() as isize - before
+    }
+
+    /// Leaves each name once.
+    #[cold]
+    fn drop_repeated(&mut self) {
+        let mut once = Vec::with_capacity(self.bytes.len());
+        let (mut seen, mut rest) = (HashSet::new(), &self.bytes[..]);
+        while let Some((name, behind)) = split(rest) {
+            if seen.insert(name) {
+                once.extend_from_slice(name);
+            }
+            rest = behind;
+        }
+        self.bytes = once;
+    }
+
+    /// Takes up to so many names, each once; how many bytes they took.
+    fn take(&mut self, count: usize, taken: &mut Vec<Changed>) -> usize {
+        let before = self.bytes.len();
+        self.drop_repeated();
+        let mut rest = &self.bytes[..];
+        while taken.len() < count
+            && let Some((name, behind)) = split(rest)
+        {
+            let (database, key) = name.split_at(NAME_HEAD_BYTES);
+            let database = database.first_chunk().expect("a name begins with it");
+            taken.push((u32::from_le_bytes(*database) as usize, key.into()));
+            rest = behind;
+        }
+        self.bytes = rest.to_vec();
+        self.full = 2 * self.bytes.len();
+        before - self.bytes.len()
+    }
+}
+
+/// Cuts the first name off.
+fn split(names: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = names.get(4..)?.first_chunk()?;
+    names.split_at_checked(NAME_HEAD_BYTES + u32::from_le_bytes(*length) as usize)
+}
 
 /// A key of a database.
 type Changed = (usize, Box<[u8]>);
@@ -44,8 +113,8 @@ type Changed = (usize, Box<[u8]>);
 pub struct Mover {
     token: Box<[u8]>,
     lost: AtomicBool,
-    bytes: AtomicUsize,
-    changed: Box<[Mutex<HashSet<Changed>>]>,
+    bytes: AtomicIsize,
+    changed: Box<[Padded<Mutex<Names>>]>,
 }
 
 impl Mover {
@@ -54,8 +123,8 @@ impl Mover {
         Self {
             token: token.into(),
             lost: AtomicBool::new(false),
-            bytes: AtomicUsize::new(0),
-            changed: (0..RANGES).map(|_| Mutex::default()).collect(),
+            bytes: AtomicIsize::new(0),
+            changed: (0..RANGES).map(|_| Padded::default()).collect(),
         }
     }
 
@@ -75,11 +144,28 @@ impl Mover {
 
     /// Notes that a key has changed. Beyond [`limits::MOVER_BYTES_MAX`] it loses track.
     fn note(&self, range: usize, database: usize, key: &[u8]) {
-        let bytes = key.len() + limits::MOVED_KEY_BYTES;
-        if self.is_lost() || !lock(&self.changed[range]).insert((database, key.into())) {
+        if self.is_lost() {
             return;
         }
-        if self.bytes.fetch_add(bytes, Ordering::Relaxed) > limits::MOVER_BYTES_MAX {
+        let more = lock(&self.changed[range]).add(database, key);
+        let bytes = self.bytes.fetch_add(more, Ordering::Relaxed) + more;
+        if bytes > limits::MOVER_BYTES_MAX as isize {
+            self.drop_repeated();
+        }
+    }
+
+    /// Drops what is there twice; if that is not enough, it loses track.
+    #[cold]
+    fn drop_repeated(&self) {
+        for names in &self.changed {
+            let mut names = lock(names);
+            let before = names.bytes.len();
+            names.drop_repeated();
+            let fewer = before - names.bytes.len();
+            self.bytes.fetch_sub(fewer as isize, Ordering::Relaxed);
+        }
+        // Half of it: else each of the next keys would look at all of them.
+        if self.bytes.load(Ordering::Relaxed) > limits::MOVER_BYTES_MAX as isize / 2 {
             self.lose();
         }
     }
@@ -88,21 +174,13 @@ impl Mover {
     pub fn take(&self, range: Option<usize>, count: usize) -> Vec<(usize, Box<[u8]>)> {
         let ranges = range.map_or(0..RANGES, |range| range..range + 1);
         let mut taken = Vec::new();
-        for changed in &self.changed[ranges] {
-            let mut changed = lock(changed);
-            let left = count - taken.len();
-            if changed.len() <= left {
-                taken.extend(changed.drain());
-            } else {
-                taken.extend(changed.extract_if(|_| true).take(left));
-            }
+        for names in &self.changed[ranges] {
+            let fewer = lock(names).take(count, &mut taken);
+            self.bytes.fetch_sub(fewer as isize, Ordering::Relaxed);
             if taken.len() == count {
                 break;
             }
         }
-        let bytes = |(_, key): &(usize, Box<[u8]>)| key.len() + limits::MOVED_KEY_BYTES;
-        let bytes: usize = taken.iter().map(bytes).sum();
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         taken
     }
 }
@@ -241,12 +319,37 @@ mod tests {
         assert!(mover.take(None, 10).is_empty());
         assert_eq!(mover.bytes.load(Ordering::Relaxed), 0);
         let long = vec![b'x'; 60_000];
-        for index in 0..=limits::MOVER_BYTES_MAX / 60_000 {
+        for index in 0..limits::MOVER_BYTES_MAX / 2 / 70_000 {
             assert!(!mover.is_lost(), "{index}");
             let key = [index.to_string().as_bytes(), &long].concat();
             mover.note(index % RANGES, 0, &key);
         }
-        mover.note(1, 0, b"one more");
+        for index in 0..limits::MOVER_BYTES_MAX / 60_000 {
+            let key = [b"again ", index.to_string().as_bytes(), &long].concat();
+            mover.note(index % RANGES, 0, &key);
+        }
         assert!(mover.is_lost());
+    }
+
+    /// However often few keys are written, it keeps track.
+    #[test]
+    fn what_changes_again_takes_no_more() {
+        let mover = Mover::new(b"one");
+        let keys: Vec<String> = (0..100).map(|key| format!("{key:01000}")).collect();
+        for round in 0..2_000 {
+            for key in &keys {
+                mover.note(round % 2, 0, key.as_bytes());
+            }
+        }
+        assert!(!mover.is_lost());
+        let (mut one, two) = (mover.take(Some(0), 1000), mover.take(Some(1), 1000));
+        one.sort_unstable();
+        assert!(
+            one.iter()
+                .map(|(_, key)| &**key)
+                .eq(keys.iter().map(String::as_bytes))
+        );
+        assert_eq!(two.len(), 100);
+        assert_eq!(mover.bytes.load(Ordering::Relaxed), 0);
     }
 }
