@@ -60,6 +60,13 @@ impl<'n> Name<'n> {
         }
     }
 
+    /// Whether another name, the first `bytes` bytes of `room`, is below this one by its first
+    /// bytes.
+    #[inline]
+    pub(super) fn is_prefix_above(self, room: &[u8], bytes: usize) -> bool {
+        prefix(room, bytes) < self.prefix
+    }
+
     /// The order of another name, the first `bytes` bytes of `room`, and this one.
     #[inline]
     pub(super) fn compare_to(self, room: &[u8], bytes: usize) -> Ordering {

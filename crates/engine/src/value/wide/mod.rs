@@ -350,13 +350,35 @@ fn child_of(children: &[Child], field: &Sought<'_>) -> usize {
         return 0;
     };
     // What all begin with is compared once (DW4 separators).
-    let equal = first.separator.equal_words(&last.separator, field);
-    match equal {
-        0 => rest.partition_point(|child| child.separator.is_at_or_below::<0>(field)),
-        1 => rest.partition_point(|child| child.separator.is_at_or_below::<1>(field)),
-        2 => rest.partition_point(|child| child.separator.is_at_or_below::<2>(field)),
-        _ => rest.partition_point(|child| child.separator.as_bytes() <= field.bytes()),
+    let found = match first.separator.equal_words(&last.separator, field) {
+        0 => among::<0>(rest, field),
+        1 => among::<1>(rest, field),
+        2 => among::<2>(rest, field),
+        _ => None,
+    };
+    found.unwrap_or_else(|| {
+        rest.partition_point(|child| child.separator.as_bytes() <= field.bytes())
+    })
+}
+
+/// How many of these children's separators, which with the field begin with `EQUAL` equal words,
+/// are at or below it; none if one of them is long.
+///
+/// Looks at all of them: their lines are fetched in parallel, and no branch is mispredicted.
+#[inline]
+fn among<const EQUAL: usize>(children: &[Child], field: &Sought<'_>) -> Option<usize> {
+    let sought = field.word(EQUAL);
+    let (mut below, mut equal) = (0, 0);
+    for child in children {
+        let word = child.separator.word(EQUAL)?;
+        below += usize::from(word < sought);
+        equal += usize::from(word == sought);
     }
+    if equal > 0 {
+        let equal = &children[below..below + equal];
+        below += equal.partition_point(|child| child.separator.as_bytes() <= field.bytes());
+    }
+    Some(below)
 }
 
 impl fmt::Debug for WideRow {
