@@ -155,6 +155,9 @@ fn power_of_two(exponent: i64) -> f64 {
     2f64.powi(exponent as i32)
 }
 
+/// Below this each whole number is a double, of fewer than 17 digits.
+const WHOLE_MAX: f64 = (1_u64 << f64::MANTISSA_DIGITS) as f64;
+
 /// A double as replies print it: C's `%.17g`, so that it reads back as the same double; `inf`,
 /// `-inf`, `nan`.
 #[must_use]
@@ -164,6 +167,12 @@ pub fn format_f64(value: f64) -> String {
     }
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let whole = value as i64;
+    #[expect(clippy::float_cmp, reason = "a whole number is its integer's")]
+    let is_whole = whole as f64 == value && value.abs() < WHOLE_MAX;
+    if is_whole && (whole != 0 || value.is_sign_positive()) {
+        return whole.to_string();
     }
     let scientific = format!("{value:.16e}");
     let (mantissa, exponent) = scientific
