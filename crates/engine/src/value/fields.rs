@@ -365,6 +365,17 @@ impl<'o> FieldsDraft<'o> {
         !was_there
     }
 
+    /// Sets several fields as [`HashDraft::set_all`] does; returns how many are new. They lose their
+    /// deadlines.
+    pub fn set_all(&mut self, fields: &[(&[u8], &[u8])]) -> usize {
+        if !self.is_timed && self.row.is_empty() {
+            return self.row.set_all(fields);
+        }
+        let set =
+            |(field, value): &&(&[u8], &[u8])| self.set(field, StringBody::borrowed(value), false);
+        fields.iter().filter(set).count()
+    }
+
     /// Removes a field; returns whether it was there. O(log fields).
     #[inline]
     pub fn remove(&mut self, field: &[u8]) -> bool {

@@ -417,6 +417,23 @@ impl<'o> HashDraft<'o> {
         }
     }
 
+    /// Sets several fields, of each name to its last value; returns how many are new. A small hash
+    /// that has none yet is made at once, in O(bytes) where the names come in order; else as for
+    /// [`Self::set`] each.
+    pub fn set_all(&mut self, fields: &[(&[u8], &[u8])]) -> usize {
+        if let Form::Packed(block) = &mut self.form
+            && block.len() == row::EMPTY.len()
+            && let Some((packed, count)) = pack(fields)
+        {
+            *block = Cow::Owned(packed);
+            return count;
+        }
+        let new = fields
+            .iter()
+            .filter(|(field, value)| self.set(field, value));
+        new.count()
+    }
+
     /// Sets a field to a string made earlier, e.g. by [`StringRef::with_write`] from the field's
     /// old value; returns whether the field is new. O(log fields), and O(bytes) of a flat value.
     ///
@@ -573,6 +590,28 @@ impl<'o> HashDraft<'o> {
         };
         Body::Row(RowTag::List, row)
     }
+}
+
+/// The block of these fields, of each name with its last value, and how many there are; `None` if
+/// it is too long for a packed one.
+fn pack(fields: &[(&[u8], &[u8])]) -> Option<(Vec<u8>, usize)> {
+    if fields.is_sorted_by(|one, next| one.0 < next.0) {
+        return Some((row::pack(fields)?, fields.len()));
+    }
+    // What cannot fit is not sorted.
+    if fields.len() > PACKED_ROW_BYTES_MAX {
+        return None;
+    }
+    let mut sorted = fields.to_vec();
+    sorted.sort_by_key(|(name, _)| *name);
+    sorted.dedup_by(|later, kept| {
+        let is_same = later.0 == kept.0;
+        if is_same {
+            kept.1 = later.1;
+        }
+        is_same
+    });
+    Some((row::pack(&sorted)?, sorted.len()))
 }
 
 /// The draft's own copy of a block, with space for a field of this many bytes.

@@ -138,11 +138,11 @@ impl<S: Point> EngineWorker<S> {
         let names = &self.names;
         let column_bytes = row.len() / names.len();
         let key = Key::new(self.tree, key);
+        let columns = names.iter().zip(row.chunks(column_bytes));
+        let columns: Vec<_> = columns.map(|(name, value)| (&name[..], value)).collect();
         self.session.update(key, &mut NoHook, |_| {
             let mut draft = HashDraft::new(None);
-            for (name, value) in names.iter().zip(row.chunks(column_bytes)) {
-                draft.set(name, value);
-            }
+            draft.set_all(&columns);
             Decision::Write(NewValue::new(draft.finish()))
         });
     }

@@ -1,6 +1,6 @@
 //! Writes of fields: HSET HMSET HSETNX HDEL. Each is one update, whatever the number of fields.
 
-use pando_engine::limits::COLUMN_FLAT_BYTES_MAX;
+use pando_engine::limits::{COLUMN_FLAT_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 use pando_engine::{Chunked, Decision, FieldsDraft, StringBody};
 use pando_protocol::command::{self, HashCommand};
 use pando_protocol::{Reply, Request};
@@ -10,6 +10,12 @@ use crate::commands::detached::Detached;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, hash_of};
 use crate::progress::{Handled, Progress};
+
+/// No small hash has more fields.
+const SMALL_FIELDS_MAX: usize = PACKED_ROW_BYTES_MAX / FIELD_BYTES_MIN;
+
+/// What a field takes at least: its two offsets.
+const FIELD_BYTES_MIN: usize = 4;
 
 /// HSET key field value [field value …], and HMSET, which replies OK instead of the number of new
 /// fields.
@@ -35,7 +41,6 @@ pub(super) fn several(
         check_pair(keyspace, field, value)?;
         long |= thresholds.is_long_field(field, value.len());
     }
-    let is_large = |value: &[u8]| value.len() > COLUMN_FLAT_BYTES_MAX;
     let values = request.args_from(3).step_by(2);
     let large: Vec<_> = values
         .filter(|value| is_large(value))
@@ -43,6 +48,12 @@ pub(super) fn several(
         .collect();
     let now = keyspace.now();
     let is_one = request.len() == 4;
+    // A new small hash is made of all its fields at once.
+    let together: Vec<_> = if is_one || !large.is_empty() || request.len() / 2 > SMALL_FIELDS_MAX {
+        Vec::new()
+    } else {
+        pairs().collect()
+    };
     let created = keyspace.try_update(request.arg(1), |old| {
         let hash = old.map(|old| hash_of(old, now)).transpose()?;
         if is_one && let Some((old, hash)) = old.zip(hash) {
@@ -52,18 +63,14 @@ pub(super) fn several(
             }
         }
         let mut draft = FieldsDraft::new(hash, now);
-        let mut created = 0;
-        let mut large = large.iter();
-        for (field, value) in pairs() {
-            let value = if is_large(value) {
-                let chunked = large.next().expect("one for each large value");
-                StringBody::Chunked(chunked.hand_over())
-            } else {
-                StringBody::borrowed(value)
-            };
+        for (field, _) in pairs() {
             check_room(&draft, field)?;
-            created += usize::from(draft.set(field, value, false));
         }
+        let created = if together.is_empty() {
+            set_each(&mut draft, pairs(), &large)
+        } else {
+            draft.set_all(&together)
+        };
         Ok((replace(old, draft, long, &thresholds), created))
     })?;
     if command == HashCommand::Hmset {
@@ -72,6 +79,31 @@ pub(super) fn several(
         reply.count(created);
     }
     Ok(Progress::Done)
+}
+
+/// Sets fields one by one, the large values among theirs to `large`, in that order; returns how
+/// many are new.
+fn set_each<'r>(
+    draft: &mut FieldsDraft<'_>,
+    pairs: impl Iterator<Item = (&'r [u8], &'r [u8])>,
+    large: &[Chunked],
+) -> usize {
+    let mut large = large.iter();
+    let new = pairs.filter(|(field, value)| {
+        let value = if is_large(value) {
+            let chunked = large.next().expect("one for each large value");
+            StringBody::Chunked(chunked.hand_over())
+        } else {
+            StringBody::borrowed(value)
+        };
+        draft.set(field, value, false)
+    });
+    new.count()
+}
+
+/// Whether a value is stored in chunks.
+fn is_large(value: &[u8]) -> bool {
+    value.len() > COLUMN_FLAT_BYTES_MAX
 }
 
 /// HSETNX key field value

@@ -331,6 +331,28 @@ fn the_encoding_remembers_a_conversion() {
     assert_eq!(encoding_after(&reborn), 0);
 }
 
+#[test]
+fn a_new_hash_of_several_fields_has_the_last_value_of_each() {
+    let mut shell = Shell::new();
+    shell.check(&[
+        ("HSET h c 1 a 2 b 3 a 4", ":3"),
+        ("HGETALL h", "*6 $1 a $1 4 $1 b $1 3 $1 c $1 1"),
+        ("HMSET h d 5 a 6", "+OK"),
+        ("HGETALL h", "*8 $1 a $1 6 $1 b $1 3 $1 c $1 1 $1 d $1 5"),
+        ("HSET t b 1 a 2", ":2"),
+        ("HGETALL t", "*4 $1 a $1 2 $1 b $1 1"),
+    ]);
+    // More than fit in a small one, as many as are tried at once and beyond.
+    for count in [200, 1024, 1025, 3000] {
+        let pairs = (0..count).fold(String::new(), |pairs, field| format!("{pairs} {field} v"));
+        shell.check(&[(&format!("HSET many:{count}{pairs}"), &format!(":{count}"))]);
+        shell.check(&[
+            (&format!("HLEN many:{count}"), &format!(":{count}")),
+            (&format!("HGET many:{count} 199"), "$1 v"),
+        ]);
+    }
+}
+
 /// H3 encoding-stays, when a value replaces one that is as long.
 #[test]
 fn a_value_in_its_place_converts_too() {

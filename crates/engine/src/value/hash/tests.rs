@@ -55,6 +55,48 @@ fn a_hash_is_packed_up_to_the_bound_and_again_below_half_of_it() {
     assert_eq!(hash_of(&body).len(), 60);
 }
 
+proptest! {
+    /// In any order, with names that come twice, over nothing and over what is there, packed and
+    /// too long for it.
+    #[test]
+    fn fields_that_are_set_together_are_those_that_are_set_one_by_one(
+        before in vec((0_u8..30, 0..20_usize), 0..4),
+        fields in vec((any::<u8>(), 0..60_usize, any::<u8>()), 0..120),
+        in_order in any::<bool>(),
+    ) {
+        let mut fields: Vec<_> = fields
+            .iter()
+            .map(|(name, length, byte)| (format!("{name}").into_bytes(), vec![*byte; *length]))
+            .collect();
+        if in_order {
+            fields.sort();
+        }
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+        let start = || {
+            let mut draft = HashDraft::new(None);
+            for (name, length) in &before {
+                draft.set(format!("{name}").as_bytes(), &vec![b'b'; *length]);
+            }
+            draft
+        };
+        let (mut together, mut singly) = (start(), start());
+        let new = fields.iter().filter(|(field, value)| singly.set(field, value)).count();
+        prop_assert_eq!(together.set_all(&fields), new);
+        let bytes = |draft: HashDraft<'_>| match draft.finish() {
+            Body::Row(_, HashBody::Packed(row)) => row.as_bytes().to_vec(),
+            Body::Row(_, HashBody::Wide(row)) => {
+                let row = HashRef::Wide(&row);
+                let flat = |(name, value): (&[u8], StringRef<'_>)| {
+                    [name, b"=", value.as_flat().expect("a short one")].concat()
+                };
+                row.iter().flat_map(flat).collect()
+            }
+            Body::String(_) => panic!("a string"),
+        };
+        prop_assert_eq!(bytes(together), bytes(singly));
+    }
+}
+
 #[test]
 fn a_chunked_column_makes_a_hash_wide_as_long_as_it_stays() {
     let mut draft = draft_of(2, b"small");
