@@ -97,6 +97,20 @@ fn blocks_do_not_overlap_and_all_of_the_pool_is_given_out() {
 }
 
 #[test]
+fn both_ends_share_no_line_before_they_meet() {
+    let allocator = fresh();
+    let epoch = begin(&allocator, 1);
+    // A quarter of a chunk from each end; a line has four records, or two blocks.
+    let blocks = |end: End| -> Vec<u64> {
+        let wanted = (Purpose::Growth, end);
+        let block = || allocator.allocate_for(wanted, 32, epoch).unwrap();
+        (0..5).map(|_| block().get() / LINE_BYTES).collect()
+    };
+    let (lower, upper) = (blocks(End::Lower), blocks(End::Upper));
+    assert!(lower.iter().max() < upper.iter().min());
+}
+
+#[test]
 fn what_was_freed_is_given_out_again_when_the_horizon_has_passed() {
     for bytes in [48, 480, 2000] {
         let allocator = fresh();
@@ -323,7 +337,8 @@ fn threads_take_and_free_side_by_side() {
                     let mut own = Vec::new();
                     for _ in 0..300 {
                         let bytes = sizes[rng.usize(..sizes.len())];
-                        if let Ok(at) = allocator.allocate(bytes, epoch) {
+                        let wanted = (Purpose::Growth, End::of(thread as usize));
+                        if let Ok(at) = allocator.allocate_for(wanted, bytes, epoch) {
                             allocator.pool().memory().store(at, thread);
                             own.push(at);
                         }
@@ -376,7 +391,8 @@ fn operation(allocator: &Allocator<Simulated>, model: &mut Model, rng: &mut Rng,
         return;
     }
     let bytes = [40, 200, 480, 1024, 2500][rng.usize(..5)];
-    if let Ok(at) = allocator.allocate(bytes, epoch) {
+    let wanted = (Purpose::Growth, End::of(rng.usize(..2)));
+    if let Ok(at) = allocator.allocate_for(wanted, bytes, epoch) {
         scribble(allocator.pool().memory(), at, bytes);
         assert!(
             model.insert(at, bytes).is_none(),

@@ -274,6 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_appended_waits_for_what_the_last_mark_waits_for() {
+        let mut output = Output::default();
+        let mut pool = BufferPool::default();
+        output.buffer(&mut pool).extend_from_slice(b"first");
+        assert_eq!(output.covers(), LogEpoch::NONE);
+        output.hold(0, LogEpoch(7));
+        output.buffer(&mut pool).extend_from_slice(b"second");
+        assert_eq!(output.covers(), LogEpoch(7));
+        output.hold(5, LogEpoch(7));
+        assert_eq!((output.marks.len(), output.has_sendable()), (1, false));
+        output.hold_for(5, LogEpoch(7), (1, NEVER_NS));
+        assert_eq!(output.covers(), LogEpoch::NONE, "replicas are more");
+        output.release(|mark| mark.replicas == 0);
+        assert_eq!(output.sendable(), 5);
+    }
+
+    #[test]
     fn a_reply_that_is_given_up_becomes_an_error_in_its_place() {
         let mut output = Output::default();
         let mut pool = BufferPool::default();
