@@ -37,7 +37,9 @@ use crate::limits::{ATTEMPTS_MAX, SWEPT_SLOTS};
 use crate::page::HEADER_BYTES;
 use crate::patience::Patience;
 use crate::proxy::{JobId, Proxy};
-use crate::transaction::{Confirmed, Listed, Read, Replica, Sets, Transaction, Want, Written};
+use crate::transaction::{
+    Compared, Confirmed, Listed, Read, Replica, Sets, Transaction, Want, Written,
+};
 use crate::transport::Ticket;
 
 /// What a transaction does. It runs again whenever something was not here, or did not fit; only the
@@ -62,8 +64,9 @@ impl<R, F: FnMut(&mut Transaction<'_>) -> Result<R, Stop>> Program for F {
 enum Phase {
     /// To be run.
     Ready,
-    /// To be run after a tick.
-    Paused,
+    /// To be run after so many ticks, once every participant has let go of the last commit: until
+    /// then another would only wait behind it.
+    Paused(u32, Option<MinitransactionId>),
     Fetching(BTreeMap<Ticket, Vec<Want>>),
     Validating(BTreeSet<Ticket>),
     Executing(MinitransactionId),
@@ -98,6 +101,8 @@ pub struct Job<P: Program> {
     /// What the last run returned. An error, too, counts only if what was read stands.
     output: Option<Result<P::Output, Error>>,
     trouble: Trouble,
+    /// What each memnode was last asked to compare, as its answer numbers it.
+    compared: BTreeMap<MemnodeId, Vec<Compared>>,
     wave: u32,
     attempts: u32,
     patience: Patience,
@@ -116,6 +121,7 @@ impl<P: Program> Job<P> {
             phase: Phase::Ready,
             output: None,
             trouble: Trouble::default(),
+            compared: BTreeMap::new(),
             wave: 0,
             attempts: 0,
             patience: Patience::default(),
@@ -132,11 +138,17 @@ impl<P: Program> Job<P> {
         self.run(proxy)
     }
 
-    /// A tick of the host's clock: who met locks tries again.
+    /// A tick of the host's clock: who met locks tries again, sooner or later.
     pub fn tick(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
-        matches!(self.phase, Phase::Paused)
-            .then(|| self.run(proxy))
-            .flatten()
+        match &mut self.phase {
+            Phase::Paused(ticks @ 2.., _) => {
+                *ticks -= 1;
+                None
+            }
+            Phase::Paused(_, Some(last)) if proxy.is_open(*last) => None,
+            Phase::Paused(..) => self.run(proxy),
+            _ => None,
+        }
     }
 
     /// The minitransaction that commits it, once the memnodes may have heard of that: if this
@@ -144,7 +156,7 @@ impl<P: Program> Job<P> {
     pub fn committing(&self) -> Option<MinitransactionId> {
         match &self.phase {
             Phase::Executing(id) | Phase::Preparing(Preparing { id, .. }) => Some(*id),
-            Phase::Ready | Phase::Paused | Phase::Fetching(_) | Phase::Validating(_) => None,
+            Phase::Ready | Phase::Paused(..) | Phase::Fetching(_) | Phase::Validating(_) => None,
         }
     }
 
@@ -156,7 +168,7 @@ impl<P: Program> Job<P> {
             Phase::Executing(id) => (id, asked),
             // Those who were not asked yet, too: if all others have voted for it, they decide.
             Phase::Preparing(preparing) => (preparing.id, preparing.participants),
-            Phase::Ready | Phase::Paused | Phase::Fetching(_) | Phase::Validating(_) => {
+            Phase::Ready | Phase::Paused(..) | Phase::Fetching(_) | Phase::Validating(_) => {
                 self.sets.return_held(proxy);
                 return;
             }
@@ -210,12 +222,13 @@ impl<P: Program> Job<P> {
     }
 
     fn begin_attempt(&mut self, proxy: &mut Proxy) -> Result<(), Error> {
-        if self.attempts % 4 == 3 {
+        let is_stuck = self.attempts % 4 == 3;
+        if is_stuck {
             // Perhaps a slot in reserve is used by now: a memnode that restarts forgets what it
             // reserved. The commit fails then, or the run finds its new page in an old one's place.
             self.sets.spend_held(proxy);
         }
-        self.sets.begin_attempt(proxy);
+        self.sets.begin_attempt(proxy, is_stuck);
         self.output = None;
         self.attempts += 1;
         if self.attempts > ATTEMPTS_MAX {
@@ -287,28 +300,28 @@ impl<P: Program> Job<P> {
     }
 
     /// What was read, as far as `memnode` can compare it.
-    fn compares(&self, memnode: MemnodeId) -> Vec<Compare> {
-        let reads = self
-            .sets
-            .reads
-            .iter()
-            .filter(|(address, _)| address.memnode == memnode);
-        let compare = |(address, read): (&Address, &Read)| {
-            Compare::Sequence(address.slot, read.state.sequence)
-        };
+    fn compares(&mut self, memnode: MemnodeId) -> Vec<Compare> {
         let skipped = usize::from(planted(Fault::OneRead));
-        let mut compares: Vec<_> = reads.map(compare).skip(skipped).collect();
         let is_left_out = |slot: Slot| {
             let is_branch = slot > HEAD;
             memnode.0 == 0
                 && ((planted(Fault::OneTip) && !is_branch)
                     || (planted(Fault::OneBranch) && is_branch))
         };
+        let reads = self.sets.reads.iter();
+        let reads = reads.filter(|(address, _)| address.memnode == memnode);
+        let reads = reads.map(|(address, read)| {
+            let compare = Compare::Sequence(address.slot, read.state.sequence);
+            (compare, Compared::Slot(*address))
+        });
         let replicas = self.sets.replicas.iter();
         let replicas = replicas.filter(|(slot, _)| !is_left_out(**slot));
-        let compare =
-            |(slot, replica): (&Slot, &Replica)| Compare::Bytes(*slot, replica.bytes.clone());
-        compares.extend(replicas.map(compare));
+        let replicas = replicas.map(|(slot, replica)| {
+            let compare = Compare::Bytes(*slot, replica.bytes.clone());
+            (compare, Compared::Replica(*slot))
+        });
+        let (compares, compared) = reads.skip(skipped).chain(replicas).unzip();
+        self.compared.insert(memnode, compared);
         compares
     }
 
@@ -402,21 +415,21 @@ impl<P: Program> Job<P> {
 
     /// Who takes part in the commit, in their order, and with what.
     fn participants(
-        &self,
+        &mut self,
         proxy: &Proxy,
         sequences: &[(Slot, Bytes)],
     ) -> VecDeque<(MemnodeId, Items)> {
-        let sets = &self.sets;
-        let mut memnodes: BTreeSet<_> = sets
+        let mut memnodes: BTreeSet<_> = self
+            .sets
             .reads
             .keys()
-            .chain(sets.writes.keys())
+            .chain(self.sets.writes.keys())
             .map(|address| address.memnode)
             .collect();
         if memnodes.is_empty() {
             memnodes.insert(MemnodeId(0));
         }
-        if !sets.replica_writes.is_empty() || !sequences.is_empty() {
+        if !self.sets.replica_writes.is_empty() || !sequences.is_empty() {
             memnodes.extend((0..proxy.config.memnodes).map(MemnodeId));
         }
         let mut participants = VecDeque::new();
@@ -425,6 +438,7 @@ impl<P: Program> Job<P> {
                 compares: self.compares(memnode),
                 ..Items::default()
             };
+            let sets = &self.sets;
             let is_here =
                 |address: &Address| address.memnode == memnode && !planted(Fault::Generation);
             for address in sets.allocated().filter(is_here) {
@@ -479,17 +493,17 @@ impl<P: Program> Job<P> {
             Phase::Validating(pending) => {
                 pending.remove(&ticket);
                 let over = pending.is_empty();
-                self.note(proxy, &reply);
+                self.note(proxy, from, &reply);
                 over.then(|| self.go_on(proxy)).flatten()
             }
             Phase::Executing(id) => {
                 let id = *id;
                 proxy.close(id);
-                self.note(proxy, &reply);
+                self.note(proxy, from, &reply);
                 self.go_on(proxy)
             }
-            Phase::Preparing(_) => self.voted(proxy, ticket, &reply),
-            Phase::Ready | Phase::Paused => None,
+            Phase::Preparing(_) => self.voted(proxy, ticket, from, &reply),
+            Phase::Ready | Phase::Paused(..) => None,
         }
     }
 
@@ -529,7 +543,7 @@ impl<P: Program> Job<P> {
                     self.store(proxy, *want, state, confirmed);
                 }
             }
-            other => self.note(proxy, &other),
+            other => self.note(proxy, from, &other),
         }
     }
 
@@ -561,7 +575,7 @@ impl<P: Program> Job<P> {
         }
     }
 
-    fn note(&mut self, proxy: &mut Proxy, reply: &Reply) {
+    fn note(&mut self, proxy: &mut Proxy, from: MemnodeId, reply: &Reply) {
         match reply {
             Reply::Outcome(Outcome::Done(_)) => {}
             Reply::Outcome(Outcome::Busy(holder)) => {
@@ -573,7 +587,16 @@ impl<P: Program> Job<P> {
                     proxy.settle(holder);
                 }
             }
-            Reply::Outcome(Outcome::Failed(_) | Outcome::Aborted) => self.trouble.conflict = true,
+            Reply::Outcome(Outcome::Failed(failed)) => {
+                self.trouble.conflict = true;
+                // Those beyond are free slots that are free no more.
+                let compared = &self.compared[&from];
+                let stale = failed
+                    .iter()
+                    .filter_map(|index| compared.get(*index as usize));
+                self.sets.stale.extend(stale);
+            }
+            Reply::Outcome(Outcome::Aborted) => self.trouble.conflict = true,
             Reply::Stale => self.trouble.error = Some(Error::Retired),
             _ => self.trouble.error = Some(Error::Refused),
         }
@@ -600,7 +623,8 @@ impl<P: Program> Job<P> {
             return self.over(proxy, Err(error));
         }
         if trouble.busy {
-            self.phase = Phase::Paused;
+            let which = u64::from(proxy.id().host()) << 24 ^ self.id.0;
+            self.phase = Phase::Paused(self.patience.pause(which), self.committing());
             return None;
         }
         self.run(proxy)
@@ -616,8 +640,14 @@ impl<P: Program> Job<P> {
         }
     }
 
-    fn voted(&mut self, proxy: &mut Proxy, ticket: Ticket, reply: &Reply) -> Option<Ended<P>> {
-        self.note(proxy, reply);
+    fn voted(
+        &mut self,
+        proxy: &mut Proxy,
+        ticket: Ticket,
+        from: MemnodeId,
+        reply: &Reply,
+    ) -> Option<Ended<P>> {
+        self.note(proxy, from, reply);
         let Phase::Preparing(mut preparing) = std::mem::replace(&mut self.phase, Phase::Ready)
         else {
             unreachable!("votes are for what is prepared");

@@ -1,6 +1,6 @@
 //! Bounds and settings of a proxy.
 
-use pando_memnode::{Address, Slot};
+use pando_memnode::{Address, MemnodeId, Slot};
 
 use crate::page;
 use crate::snapshot::FIXED_SLOTS;
@@ -121,6 +121,15 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whose sequence a slot has: an inner node of this memnode, at this slot.
+    pub(crate) fn address_of_sequence(&self, slot: Slot) -> Option<(MemnodeId, Slot)> {
+        let at = slot.0.checked_sub(FIXED_SLOTS);
+        let at = at.filter(|_| slot.0 < self.slots_fixed())?;
+        let memnodes = u64::from(self.memnodes);
+        let memnode = MemnodeId((at % memnodes) as u16);
+        Some((memnode, Slot(self.slots_fixed() + at / memnodes)))
+    }
+
     /// The longest key, in bytes: two fences and a few cells of such keys fit into a page.
     pub fn key_bytes_max(&self) -> usize {
         self.page_bytes / 16

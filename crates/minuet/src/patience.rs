@@ -3,6 +3,9 @@
 //! Whoever holds them may be dead, or only slow. Settling it ends the wait; but a slow one is
 //! aborted by that, and transactions that abort each other at once never end. So a transaction
 //! settles only what it has met again and again, and its patience doubles each time.
+//!
+//! It tries again after a pause, longer each time: many that try at once keep a memnode so busy that
+//! the decision which would free the lock waits behind them.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +13,9 @@ use pando_memnode::MinitransactionId;
 
 /// How often patience doubles at most: then the dead are found soon enough, the slow are done.
 const DOUBLINGS_MAX: u32 = 6;
+
+/// How often the span of pauses doubles at most.
+const PAUSES_DOUBLE_MAX: u32 = 6;
 
 /// Minitransactions that are counted at a time. Those that were met least are forgotten first; they
 /// are the ones that end by themselves.
@@ -20,6 +26,7 @@ const COUNTED_MAX: usize = 64;
 pub(crate) struct Patience {
     met: BTreeMap<MinitransactionId, u32>,
     ended: u32,
+    pauses: u32,
 }
 
 impl Patience {
@@ -39,6 +46,15 @@ impl Patience {
             self.met.remove(&id);
         }
         false
+    }
+
+    /// Ticks after which the transaction `which` of a proxy tries again: somewhere in a span that
+    /// doubles, so that those who met each other part.
+    pub(crate) fn pause(&mut self, which: u64) -> u32 {
+        let span = 1 << self.pauses.min(PAUSES_DOUBLE_MAX);
+        self.pauses += 1;
+        let mixed = (which << 16 | u64::from(self.pauses)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        1 + (mixed >> 32) as u32 % span
     }
 }
 
@@ -66,6 +82,18 @@ mod tests {
                 return times;
             }
         }
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_differ() {
+        let pauses = |which| {
+            let mut patience = Patience::default();
+            [(); 40].map(|()| patience.pause(which))
+        };
+        let (one, other) = (pauses(1), pauses(2));
+        assert_eq!((one[0], other[0]), (1, 1));
+        assert!(one.iter().all(|ticks| (1..=64).contains(ticks)));
+        assert!(one.iter().sum::<u32>() > 500 && one != other);
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl Proxy {
         }
     }
 
+    /// Which coordinator it is.
+    pub(crate) fn id(&self) -> CoordinatorId {
+        self.id
+    }
+
     /// Whether no minitransaction waits to be seen through.
     pub fn is_quiet(&self) -> bool {
         self.closing.is_empty() && self.retiring.is_empty()
@@ -221,7 +226,6 @@ impl Proxy {
     }
 
     /// Whether one of this proxy's minitransactions may still commit.
-    #[cfg(any(test, feature = "simulator"))]
     pub(crate) fn is_open(&self, id: MinitransactionId) -> bool {
         self.open.contains(&id.number)
     }

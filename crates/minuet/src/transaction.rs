@@ -86,6 +86,13 @@ pub(crate) enum Written {
     Free,
 }
 
+/// Something that the commit compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
+    Slot(Address),
+    Replica(Slot),
+}
+
 /// What a transaction has read and written.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
@@ -101,6 +108,8 @@ pub(crate) struct Sets {
     pub(crate) replica_writes: BTreeMap<Slot, Bytes>,
     pub(crate) wants: BTreeSet<Want>,
     pub(crate) lists: BTreeMap<(MemnodeId, Slot), Listed>,
+    /// What was found not to be so any more.
+    pub(crate) stale: Vec<Compared>,
     held: BTreeMap<MemnodeId, Vec<Address>>,
     taken: BTreeMap<MemnodeId, usize>,
 }
@@ -111,16 +120,33 @@ impl Sets {
         self.writes.clear();
         self.replica_writes.clear();
         self.wants.clear();
+        self.stale.clear();
         self.taken.clear();
     }
 
-    /// Forgets what was read, and what the proxy remembers of it: the attempt failed.
-    pub(crate) fn begin_attempt(&mut self, proxy: &mut Proxy) {
-        for address in self.reads.keys().chain(self.dirty.keys()) {
-            proxy.uncache(*address);
+    /// Forgets what was read: the attempt failed. The proxy forgets what is known to be stale. If
+    /// nothing is, or that has not helped, it forgets all that was read.
+    pub(crate) fn begin_attempt(&mut self, proxy: &mut Proxy, forgets_all: bool) {
+        let stale = std::mem::take(&mut self.stale);
+        if forgets_all || stale.is_empty() {
+            for address in self.reads.keys().chain(self.dirty.keys()) {
+                proxy.uncache(*address);
+            }
+            for slot in self.replicas.keys().chain(self.dirty_replicas.keys()) {
+                proxy.forget_replica(*slot);
+            }
         }
-        for slot in self.replicas.keys().chain(self.dirty_replicas.keys()) {
-            proxy.forget_replica(*slot);
+        for stale in stale {
+            match stale {
+                Compared::Slot(address) => proxy.uncache(address),
+                Compared::Replica(slot) => {
+                    proxy.forget_replica(slot);
+                    let told = proxy.config.address_of_sequence(slot);
+                    let read = self.dirty.keys().chain(self.reads.keys());
+                    let is_told = |at: &&Address| told == Some((at.memnode, at.slot));
+                    read.filter(is_told).for_each(|at| proxy.uncache(*at));
+                }
+            }
         }
         self.begin_run();
         self.reads.clear();
@@ -303,6 +329,11 @@ impl<'a> Transaction<'a> {
         } else {
             self.want(Want::Dirty(address))
         }
+    }
+
+    /// The way by these nodes is wrong: one of them, or what led to the first, is stale.
+    pub(crate) fn suspect(&mut self, nodes: impl Iterator<Item = Address>) {
+        self.sets.stale.extend(nodes.map(Compared::Slot));
     }
 
     /// Keeps a node that was read dirty for other transactions.

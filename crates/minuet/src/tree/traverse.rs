@@ -103,12 +103,29 @@ pub(super) fn traverse(
     let mut entry = view.root;
     loop {
         let parent = path.last().map(|step| step.page.height());
-        let (address, page) = way.visit(entry, parent)?;
+        let visited = way.visit(entry, parent);
+        let is_believed = |page: &Page| {
+            page.covers(key)
+                || planted(Fault::FenceCheck)
+                || (page.height() > 0 && believes_paths(view))
+        };
+        let (address, page) = match visited {
+            Ok((address, page)) if is_believed(&page) => (address, page),
+            Ok(_) | Err(Stop::Conflict) => {
+                // Its parent may have led here wrongly. If that was led to wrongly itself, the next
+                // attempt finds out.
+                let above = path.last().map(|step: &Step| [step.address, step.entry]);
+                let nodes = way
+                    .met
+                    .clone()
+                    .into_iter()
+                    .chain(above.into_iter().flatten());
+                way.transaction.suspect(nodes);
+                return Err(Stop::Conflict);
+            }
+            Err(stop) => return Err(stop),
+        };
         let is_leaf = page.height() == 0;
-        let is_believed = planted(Fault::FenceCheck) || (!is_leaf && believes_paths(view));
-        if !page.covers(key) && !is_believed {
-            return Err(Stop::Conflict);
-        }
         let child = if is_leaf { 0 } else { page.child_for(key) };
         let next = (!is_leaf).then(|| page.child(child));
         path.push(Step {
@@ -151,6 +168,8 @@ pub(super) struct Way<'t, 'a> {
     transaction: &'t mut Transaction<'a>,
     view: View,
     ancestry: Ancestry,
+    /// The nodes by which the last visit went.
+    met: Vec<Address>,
 }
 
 impl<'t, 'a> Way<'t, 'a> {
@@ -160,6 +179,7 @@ impl<'t, 'a> Way<'t, 'a> {
             transaction,
             view,
             ancestry,
+            met: Vec::new(),
         })
     }
 
@@ -220,7 +240,9 @@ impl<'t, 'a> Way<'t, 'a> {
     ) -> Result<(Address, Page), Stop> {
         let mut address = entry;
         let mut made = None;
+        self.met.clear();
         loop {
+            self.met.push(address);
             let bytes = read(self.transaction, address)?;
             let fits =
                 |page: &Page| made.is_none_or(|made| made == page.created()) && is_such(page);
