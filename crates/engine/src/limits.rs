@@ -35,6 +35,9 @@ pub const WIDE_FANOUT_MAX: usize = 16;
 /// Fewest children of an interior node of a wide row, the root excepted.
 pub const WIDE_FANOUT_MIN: usize = WIDE_FANOUT_MAX / 4;
 
+/// Most bytes of blocks of dropped leaves that a thread keeps: what is reclaimed at a time.
+pub const SPARE_LEAF_BYTES_MAX: usize = 1024 * 1024;
+
 /// Entries without a value, or empty buckets, that a sample passes before it gives up.
 pub const SAMPLE_PASSED_MAX: usize = 128;
 

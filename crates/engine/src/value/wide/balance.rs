@@ -1,7 +1,7 @@
 //! Keeps the nodes of a wide row neither too large nor too small (DW1 leaf-weight,
 //! DW2 interior-children, DW3 heavy-neighbours).
 
-use super::{Child, Handle, Leaf, Node, Subtree};
+use super::{Child, Handle, Leaf, Node, Subtree, Tally};
 use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN};
 use crate::value::cost;
 
@@ -25,6 +25,7 @@ pub(super) fn settle(
     index: usize,
     right: Vec<Child>,
     rightmost: bool,
+    tally: &mut Tally,
 ) -> Vec<Child> {
     if right.is_empty() && is_settled(children, index) {
         return Vec::new();
@@ -35,7 +36,7 @@ pub(super) fn settle(
     list.extend(right);
     list.extend(behind);
     for index in touched.rev() {
-        repair(&mut list, index);
+        repair(&mut list, index, tally);
     }
     let mut siblings = Vec::new();
     if list.len() > WIDE_FANOUT_MAX {
@@ -109,20 +110,21 @@ fn remedy(list: &[Child], index: usize) -> Option<Remedy> {
     }
 }
 
-pub(super) fn repair(list: &mut Vec<Child>, mut index: usize) {
+pub(super) fn repair(list: &mut Vec<Child>, mut index: usize, tally: &mut Tally) {
     while index < list.len()
         && let Some(remedy) = remedy(list, index)
     {
         match remedy {
             Remedy::Remove => {
+                tally.replace(&list[index].tree);
                 list.remove(index);
                 // Its neighbours are now adjacent (DW3 heavy-neighbours).
                 index = index.saturating_sub(1);
             }
-            Remedy::JoinNext => join(list, index),
+            Remedy::JoinNext => join(list, index, tally),
             Remedy::JoinPrevious => {
                 index -= 1;
-                join(list, index);
+                join(list, index, tally);
             }
         }
     }
@@ -130,7 +132,9 @@ pub(super) fn repair(list: &mut Vec<Child>, mut index: usize) {
 
 /// Merges the child at `index` with the next one; interior nodes with too many children for one
 /// node share them evenly instead.
-fn join(list: &mut Vec<Child>, index: usize) {
+fn join(list: &mut Vec<Child>, index: usize, tally: &mut Tally) {
+    tally.replace(&list[index].tree);
+    tally.replace(&list[index + 1].tree);
     let next = list.remove(index + 1);
     let tree = &mut list[index].tree;
     match (&mut tree.node, next.tree.node) {
@@ -144,8 +148,8 @@ fn join(list: &mut Vec<Child>, index: usize) {
             all[first].separator = next.separator;
             // The leaves on both sides of the seam are now adjacent, and both may be light
             // (DW3 heavy-neighbours). What was cut may have left one child that is too small.
-            repair(&mut all, first);
-            repair(&mut all, first - 1);
+            repair(&mut all, first, tally);
+            repair(&mut all, first - 1, tally);
             let right = if all.len() > WIDE_FANOUT_MAX {
                 all.split_off(all.len() / 2)
             } else {

@@ -2,7 +2,7 @@
 //! many are cut off, at the cost of one.
 
 use super::leaf::Leaf;
-use super::{Child, Node, Separator, Subtree, WideRow, balance};
+use super::{Child, Node, Separator, Subtree, Tally, WideRow, balance};
 use crate::limits::WIDE_LEAF_BYTES_MAX;
 use crate::value::handle::Handle;
 
@@ -17,6 +17,7 @@ impl WideRow {
     /// Adds flat columns before the first one or behind the last one, in the order of their fields.
     /// Copies one node per level, and fills leaves.
     pub(in crate::value) fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
+        self.tally.lose();
         let mut rest = columns;
         while !rest.is_empty() {
             // As many as make few new leaves (DW2 interior-children).
@@ -51,6 +52,7 @@ impl WideRow {
     pub(in crate::value) fn cut(&mut self, end: End, count: usize) {
         debug_assert!(count < self.len());
         if count > 0 {
+            self.tally.lose();
             self.root.cut(end, count);
             self.lower();
         }
@@ -67,7 +69,8 @@ impl Subtree {
                     End::Last => children.len() - 1,
                 };
                 let right = children.unshare()[index].tree.extend(end, columns);
-                balance::settle(children, index, right, end == End::Last)
+                let uncounted = &mut Tally::unknown();
+                balance::settle(children, index, right, end == End::Last, uncounted)
             }
         };
         self.recount();
@@ -113,7 +116,7 @@ impl Subtree {
                 if rest > 0 {
                     list[index].tree.cut(end, rest);
                 }
-                balance::repair(&mut list, index);
+                balance::repair(&mut list, index, &mut Tally::unknown());
                 *children = list.into();
             }
         }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pando_sync::prefetch::prefetch_lines;
 
-use super::{Child, Column, End, Handle, Node, Separator, Subtree};
+use super::{Child, Column, End, Handle, Node, Separator, Subtree, spare};
 use crate::limits::{RUN_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MAX};
 use crate::value::list::elements_of;
 use crate::value::row::{self, Cell, Entries, Part, RowRef};
@@ -198,6 +198,12 @@ impl Leaf {
     }
 }
 
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        spare::give(std::mem::take(&mut self.block));
+    }
+}
+
 /// Changes to the version under construction.
 impl Handle<Leaf> {
     /// Replaces the leaf's block by `block`, and the large columns `old` by `new`.
@@ -241,7 +247,7 @@ impl Handle<Leaf> {
             }
         } else {
             cost::copied(self.block.len());
-            let mut block = Vec::with_capacity(self.block.len() + room);
+            let mut block = spare::take(self.block.len() + room);
             block.extend_from_slice(&self.block);
             let (large, has_runs) = (Vec::new(), self.has_runs);
             *self = Handle::new(Leaf {

@@ -21,6 +21,8 @@
 //!   list it may hold a run of them, as its name says (`value/list/run.rs`).
 //! - **DW6 large-in-order** `Leaf::large` holds the columns whose cell says so, in the order of
 //!   their fields.
+//! - **DW7 counted-garbage** A known tally is what [`WideRow::bytes_beyond`] finds by comparing the
+//!   row that it began from with the one that has it.
 //!
 //! Deliberately absent: locks and unsafe code. A version is reached through one reference and never
 //! changes once it is published.
@@ -33,6 +35,8 @@ mod leaf;
 mod remove;
 mod separator;
 mod set;
+mod spare;
+mod tally;
 
 use std::fmt;
 
@@ -44,12 +48,15 @@ pub(super) use changes::Changes;
 pub(super) use ends::End;
 pub(super) use leaf::Leaf;
 use separator::{Separator, Sought};
+use tally::Tally;
 
 /// A large hash; see the module's header.
 pub struct WideRow {
     root: Subtree,
     /// It is a list: its fields may be runs of elements.
     has_runs: bool,
+    /// What the version before it does not share with it.
+    tally: Tally,
 }
 
 /// Bytes of a value that is exchanged: the score of a member.
@@ -104,6 +111,7 @@ impl WideRow {
                 has_runs,
             }))),
             has_runs,
+            tally: Tally::unknown(),
         }
     }
 
@@ -115,6 +123,7 @@ impl WideRow {
     /// Makes a row that was built as another a list. O(size).
     pub(super) fn count_runs(&mut self) {
         if !self.has_runs {
+            self.tally.lose();
             self.root.count_runs();
             self.has_runs = true;
         }
@@ -163,6 +172,7 @@ impl WideRow {
         Self {
             root: self.root.clone(),
             has_runs: self.has_runs,
+            tally: self.tally.follow(),
         }
     }
 
@@ -172,6 +182,7 @@ impl WideRow {
         Self {
             root: self.root.deep_copy(),
             has_runs: self.has_runs,
+            tally: Tally::unknown(),
         }
     }
 

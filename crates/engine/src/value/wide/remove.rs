@@ -1,6 +1,6 @@
 //! Removing fields from a wide row.
 
-use super::{Node, Sought, Subtree, WideRow, balance, child_of};
+use super::{Node, Sought, Subtree, Tally, WideRow, balance, child_of};
 
 impl WideRow {
     /// Removes a field from this version, which is under construction; returns whether it existed.
@@ -15,26 +15,28 @@ impl WideRow {
 
     /// The same of a field that is there.
     pub(in crate::value) fn remove_present(&mut self, field: &[u8]) {
-        self.root.remove(field, &Sought::new(field));
+        let sought = Sought::new(field);
+        self.root.remove(field, &sought, &mut self.tally);
         self.lower();
     }
 }
 
 impl Subtree {
-    fn remove(&mut self, field: &[u8], sought: &Sought<'_>) {
+    fn remove(&mut self, field: &[u8], sought: &Sought<'_>, tally: &mut Tally) {
+        tally.replace(self);
         match &mut self.node {
             Node::Leaf(leaf) => leaf.remove(field),
             Node::Interior(children) => {
                 let index = child_of(children, sought);
                 let child = &mut children.unshare()[index].tree;
                 let before = child.counts();
-                child.remove(field, sought);
+                child.remove(field, sought, tally);
                 let after = child.counts();
                 if balance::is_settled(children, index) {
                     self.change_counts(before, after);
                     return;
                 }
-                let right = balance::settle(children, index, Vec::new(), false);
+                let right = balance::settle(children, index, Vec::new(), false, tally);
                 debug_assert!(right.is_empty());
             }
         }

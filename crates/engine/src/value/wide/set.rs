@@ -1,12 +1,16 @@
 //! Setting fields of a wide row.
 
-use super::{Child, Column, Node, Separator, Sought, Subtree, WideRow, balance, child_of};
+use super::{Child, Column, Node, Separator, Sought, Subtree, Tally, WideRow, balance, child_of};
 
 impl WideRow {
     /// Sets a field in this version, which is under construction; returns whether it is new. Copies
     /// one node per level, except nodes that only this version holds.
     pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
-        let (new, right) = self.root.set(field, &Sought::new(field), column, true);
+        if let Column::Large(_) = column {
+            self.tally.lose();
+        }
+        let place = (field, &Sought::new(field));
+        let (new, right) = self.root.set(place, column, true, &mut self.tally);
         self.adopt(right);
         self.lower();
         new
@@ -27,6 +31,7 @@ impl WideRow {
     pub(super) fn lower(&mut self) {
         while let Node::Interior(children) = &self.root.node {
             let [only] = &**children else { return };
+            self.tally.replace(&self.root);
             self.root = only.tree.clone();
         }
     }
@@ -37,11 +42,12 @@ impl Subtree {
     /// the row has no field after it.
     fn set(
         &mut self,
-        field: &[u8],
-        sought: &Sought<'_>,
+        (field, sought): (&[u8], &Sought<'_>),
         column: Column<'_>,
         rightmost: bool,
+        tally: &mut Tally,
     ) -> (bool, Vec<Child>) {
+        tally.replace(self);
         let (new, right) = match &mut self.node {
             Node::Leaf(leaf) => {
                 let (new, last) = leaf.set(field, column);
@@ -52,13 +58,16 @@ impl Subtree {
                 let rightmost = rightmost && index + 1 == children.len();
                 let child = &mut children.unshare()[index].tree;
                 let before = child.counts();
-                let (new, right) = child.set(field, sought, column, rightmost);
+                let (new, right) = child.set((field, sought), column, rightmost, tally);
                 let after = child.counts();
                 if right.is_empty() && balance::is_settled(children, index) {
                     self.change_counts(before, after);
                     return (new, right);
                 }
-                (new, balance::settle(children, index, right, rightmost))
+                (
+                    new,
+                    balance::settle(children, index, right, rightmost, tally),
+                )
             }
         };
         self.recount();
