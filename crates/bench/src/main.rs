@@ -19,6 +19,7 @@ mod accounting;
 mod arguments;
 mod beside;
 mod cdds;
+mod cluster;
 mod distribution;
 mod embedded;
 mod figures;

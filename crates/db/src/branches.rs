@@ -14,7 +14,8 @@
 //! | `merging` | a merge that builds a hidden branch, under all gates | its mutex | the same, maintenance |
 //! | `changes` | all that is logged of branches and lasting snapshots | all gates, `Relaxed` | checkpoints, under all gates |
 //!
-//! The first branch is the database as it is without others: eviction knows it alone.
+//! The first branch is the database as it is without others: eviction knows it alone, and rests
+//! while there are others (EV4 no-eviction-branched).
 //! In a database on disk all branches last: what is written on one is logged by its trees' numbers,
 //! and what becomes of branches as `durable::catalog` says.
 //!

@@ -15,6 +15,11 @@ pub enum CommandError {
     Unauthenticated,
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
+    #[error(
+        "OOM command not allowed when used memory > 'maxmemory'. No key is evicted while there are \
+         branches, which share memory: drop some."
+    )]
+    BranchedMemory,
     #[error("OOM command not allowed while a stalled reader holds back replaced memory.")]
     RetiredMemory,
     #[error(

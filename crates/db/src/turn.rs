@@ -514,7 +514,7 @@ impl<'t> Turn<'t> {
             match self.ask_for_memory(client) {
                 MemoryGrant::Granted => {}
                 MemoryGrant::Later(until) => return Ok(Some(until)),
-                MemoryGrant::Refused => return Err(CommandError::OutOfMemory),
+                MemoryGrant::Refused => return Err(self.refusal_for_memory()),
             }
         }
         if self.database.role.refuses(writes) && (writes || !spec.flags.has(Flag::Stale)) {

@@ -7,7 +7,7 @@
 
 mod allocators;
 mod bars;
-mod keys;
+pub(crate) mod keys;
 mod ladder;
 pub(crate) mod minuet;
 mod overwrites;
@@ -24,10 +24,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use thiserror::Error;
 
 use crate::arguments::count;
+use crate::cluster::{ClusterOptions, run_cluster};
 use crate::rounds::{self, CellError, in_turns, side_by_side};
 pub(crate) use allocators::{AllocatorsOptions, run_allocators};
 pub(crate) use bars::{BarsOptions, run_bars};
 use keys::KeyShape;
+pub(crate) use keys::value_of;
 use targets::TargetName;
 use workload::run_one;
 
@@ -111,6 +113,8 @@ pub(crate) enum Cell {
     Rows(rows::RowsOptions),
     /// What Minuet's transactions cost in messages.
     Minuet(minuet::MinuetOptions),
+    /// Minuet's paper's experiments by a simulated clock.
+    Cluster(ClusterOptions),
     /// A rung of the ladder from a binary tree to Masstree.
     Ladder(ladder::LadderOptions),
 }
@@ -131,6 +135,7 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),
         Cell::Minuet(options) => minuet::run_minuet(options),
+        Cell::Cluster(options) => run_cluster(options),
         Cell::Ladder(options) => ladder::run_ladder(options),
     }
 }

@@ -35,7 +35,7 @@ pub(super) const BY_CPU: &str = ", by processor time";
 /// What this thread has run, in seconds; 0 where the kernel does not tell. Of the scheduler's own
 /// account, not of the clock of threads: rustix looks that up in the vDSO, which is not there under
 /// callgrind, and `guard` counts instructions there.
-fn thread_seconds() -> f64 {
+pub(crate) fn thread_seconds() -> f64 {
     // The account is brought up to date when a thread gives way.
     std::thread::yield_now();
     let account = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();

@@ -131,7 +131,7 @@ pub(crate) struct Comparison {
     pub(crate) below: (String, String),
 }
 
-/// What a paper's figure and ours look like: ratios over the same places.
+/// What a paper's figure and ours look like: ratios, or figures, over the same places.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) title: String,
@@ -143,11 +143,13 @@ pub(crate) struct Shape {
     pub(crate) series: Vec<(&'static str, Vec<(String, Point)>)>,
 }
 
-/// A ratio at one place.
+/// A ratio at one place, or a figure.
 #[derive(Clone, Debug)]
 pub(crate) enum Point {
     /// As a paper's text has it: least and most.
     Stated(f64, f64),
+    /// A measurement here as it is: series and place.
+    Own((String, String)),
     /// Of two measurements here: series and place.
     Here {
         above: (String, String),

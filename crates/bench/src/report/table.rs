@@ -44,6 +44,9 @@ impl<'q> Table<'q> {
                 median: f64::midpoint(*least, *most),
                 most: *most,
             }),
+            Point::Own((series, place)) => {
+                samples.spread([question.id, shape.figure, series, place])
+            }
             Point::Here { above, below } => samples.ratio(
                 [question.id, shape.figure, &above.0, &above.1],
                 [question.id, shape.figure, &below.0, &below.1],

@@ -23,6 +23,11 @@ impl Database {
         all.map(|all| all.saturating_sub(hidden))
     }
 
+    /// Whether there are others than the first, hidden ones among them.
+    pub(crate) fn is_branched(&self) -> bool {
+        self.store.branching().is_some() && self.branches.len() > 1
+    }
+
     /// How many of them, but the first, end with the process.
     #[must_use]
     pub fn branches_that_end_here(&self) -> Option<usize> {

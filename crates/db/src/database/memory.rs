@@ -89,9 +89,15 @@ impl Database {
     }
 
     /// The bytes below which eviction keeps the memory in use; `None` when nothing is evicted
-    /// (EV3 no-eviction-unlogged).
+    /// (EV3 no-eviction-unlogged, EV4 no-eviction-branched).
     fn eviction_line(&self) -> Option<usize> {
-        self.memory.line().filter(|_| self.takes_writes())
+        let line = self.memory.line()?;
+        (self.takes_writes() && !self.is_branched()).then_some(line)
+    }
+
+    /// Whether keys would be evicted, were there not other branches than the first.
+    pub(crate) fn evicts_but_for_branches(&self) -> bool {
+        self.memory.line().is_some() && self.is_branched()
     }
 
     /// Whether a command that needs memory may run at once.
@@ -101,10 +107,10 @@ impl Database {
     }
 
     fn is_below_line(&self) -> bool {
-        match self.eviction_line() {
-            Some(line) => self.memory.is_below(line),
-            None => !self.is_out_of_memory(),
-        }
+        // Mostly that is all: whether there are branches is not asked.
+        let line = self.memory.line();
+        line.is_some_and(|line| self.memory.is_below(line))
+            || (self.eviction_line().is_none() && !self.is_out_of_memory())
     }
 
     /// Whether keys are evicted when memory is short.

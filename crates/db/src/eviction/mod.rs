@@ -25,6 +25,9 @@
 //!   deadline under a `volatile` policy, and not used since its mark was read.
 //! - **EV3 no-eviction-unlogged** Nothing is evicted while writes are paused, or while the log
 //!   takes none.
+//! - **EV4 no-eviction-branched** Nothing is evicted while there are branches: they share pages, so
+//!   the key would stay in the others, and its removal would copy pages. Writes are refused, and
+//!   told so.
 
 mod emptying;
 

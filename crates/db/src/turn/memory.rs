@@ -5,7 +5,7 @@
 //! | there is some, or eviction has freed some | runs |
 //! | evicted memory is about to be reclaimed | is postponed by [`MEMORY_WAIT`], for [`MEMORY_WAIT_MAX`] at most |
 //! | none, but a pool has names of removed keys, for replicas | is postponed likewise, without them |
-//! | no key can be evicted, or the wait was too long | fails |
+//! | no key can be evicted, or none while there are branches, or the wait was too long | fails |
 //! | the engine's pool has no block for it, but others are free or keys may go | has changed nothing, and runs again, for as long, and [`ROOM_RUNS_MIN`] times |
 //!
 //! Evicted memory is reclaimed when pins end and epochs pass, which takes longer than evicting as
@@ -93,11 +93,22 @@ impl Turn<'_> {
         gives_up
     }
 
+    /// Why there is no memory.
+    pub(super) fn refusal_for_memory(&self) -> CommandError {
+        if self.database.evicts_but_for_branches() {
+            CommandError::BranchedMemory
+        } else {
+            CommandError::OutOfMemory
+        }
+    }
+
     /// Counts a refused write.
     pub(crate) fn note_refusal(&self, error: &CommandError) {
         let counters = &self.session.counters;
         match error {
-            CommandError::OutOfMemory => add(&counters.refused_for_memory, 1),
+            CommandError::OutOfMemory | CommandError::BranchedMemory => {
+                add(&counters.refused_for_memory, 1)
+            }
             CommandError::RetiredMemory => add(&counters.refused_for_readers, 1),
             CommandError::LogFull => add(&counters.refused_for_log, 1),
             _ => {}

@@ -1,5 +1,6 @@
 //! The questions of a report, one file per group.
 
+mod cluster;
 mod hash;
 mod minuet;
 pub(super) mod redis;
@@ -26,6 +27,15 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
         rows::distributions(sizes),
         rows::fields(sizes),
         minuet::counted(sizes),
+        cluster::load(sizes),
+        cluster::latency(sizes),
+        cluster::single(sizes),
+        cluster::pairs(sizes),
+        cluster::one_snapshot(sizes),
+        cluster::borrowing(sizes),
+        cluster::scan_scaling(sizes),
+        cluster::updates_beside_scans(sizes),
+        cluster::scan_latency(sizes),
         redis::redis(sizes),
         wire::paper(sizes),
         wire::ycsb(sizes),
@@ -133,10 +143,12 @@ mod tests {
             }
             for (name, points) in question.shapes.iter().flat_map(|shape| &shape.series) {
                 for (place, point) in points {
-                    if let Point::Here { above, below } = point {
-                        let both = has(above) && has(below);
-                        assert!(both, "{}: {name} at {place}", question.id);
-                    }
+                    let is_measured = match point {
+                        Point::Stated(..) => true,
+                        Point::Own(of) => has(of),
+                        Point::Here { above, below } => has(above) && has(below),
+                    };
+                    assert!(is_measured, "{}: {name} at {place}", question.id);
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! What eviction does to snapshots, and for them.
 
 use super::*;
+use crate::CommandError;
 
-/// Whether this engine makes snapshots; one is there afterwards, if it does.
+/// Whether this engine makes snapshots, or branches; one is there afterwards, if it does.
 fn makes(shell: &mut Shell, create: &str) -> bool {
     shell.line(create).starts_with('*')
 }
@@ -62,4 +63,23 @@ fn a_snapshot_goes_before_a_write_is_refused() {
         let refused = "-OOM command not allowed when used memory > 'maxmemory'.";
         shell.check(&[("SET new 1", refused), ("SNAPSHOT LIST", "*0")]);
     });
+}
+
+/// EV4 no-eviction-branched.
+#[test]
+fn nothing_is_evicted_while_there_are_branches() {
+    let mut shell = shell(EngineKind::Minuet, EvictionPolicy::AllKeysLru, 40);
+    fill(&mut shell, "k", 30, "");
+    assert!(makes(&mut shell, "BRANCH CREATE trial FROM main"));
+    let branched = CommandError::BranchedMemory.to_string();
+    let mut replies = (0..20).map(|key| shell.line(&format!("SET n{key} v")));
+    let refused = replies.find(|reply| reply != "+OK").expect("a refusal");
+    assert_eq!(refused, format!("-{branched}"));
+    let mut session = shell.database.session().expect("a session is free");
+    while session.maintain() {}
+    assert_eq!((evicted(&shell), there(&mut shell, "k", 30)), (0, 30));
+    // Memory can be freed, and then all is as it was.
+    shell.check(&[("DEL k0", ":1"), ("BRANCH DROP trial", "+OK")]);
+    fill(&mut shell, "m", 30, "");
+    assert!(evicted(&shell) > 0);
 }
