@@ -519,30 +519,28 @@ pub(super) fn scan_scaling(sizes: &Sizes) -> Question {
 const SCANS: &str = "scans, k = 30";
 const NO_SCANS: &str = "no scans";
 
+/// Numbers of hosts at which updates run beside scans.
+fn beside_scans(sizes: &Sizes) -> Vec<&'static str> {
+    let mut places = hosts(sizes).to_vec();
+    places.retain(|place| *place != "35");
+    places
+}
+
+fn updates(sizes: &Sizes, place: &str) -> Vec<Cell> {
+    let hosts: usize = place.parse().expect("a number");
+    let cell = |series, scanners, seconds| {
+        let clients = (seconds, SNAPSHOTTING);
+        scans(sizes, (series, place), (hosts, hosts, scanners), clients)
+    };
+    let beside = STALENESS.iter();
+    let beside = beside.map(|(series, seconds)| cell(*series, 1, *seconds));
+    std::iter::once(cell(NO_SCANS, 0, 0))
+        .chain(beside)
+        .collect()
+}
+
 pub(super) fn updates_beside_scans(sizes: &Sizes) -> Question {
-    let places: Vec<_> = hosts(sizes)
-        .iter()
-        .copied()
-        .filter(|place| *place != "35")
-        .collect();
-    let mut cells = Vec::new();
-    for place in &places {
-        let hosts: usize = place.parse().expect("a number");
-        cells.push(scans(
-            sizes,
-            (NO_SCANS, place),
-            (hosts, hosts, 0),
-            (0, SNAPSHOTTING),
-        ));
-        for (series, seconds) in STALENESS {
-            cells.push(scans(
-                sizes,
-                (series, place),
-                (hosts, hosts, 1),
-                (seconds, SNAPSHOTTING),
-            ));
-        }
-    }
+    let places = beside_scans(sizes);
     let most = *places.last().expect("some");
     let against = |series, paper| {
         comparison(
@@ -574,7 +572,10 @@ pub(super) fn updates_beside_scans(sizes: &Sizes) -> Question {
                 Chart::Lines,
             ),
         ],
-        cells,
+        cells: places
+            .iter()
+            .flat_map(|place| updates(sizes, place))
+            .collect(),
         comparisons: vec![
             against(STALENESS[0].0, "less than 0.1×"),
             against(STALENESS[3].0, "0.5 to 0.7×"),
