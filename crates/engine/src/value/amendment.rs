@@ -25,8 +25,8 @@ impl HashRef<'_> {
     /// use std::sync::Arc;
     ///
     /// use pando_engine::{
-    ///     BodyRef, Decision, Engine, EpochClock, HashDraft, Key, LogEpoch, NewValue, NoHook, Point,
-    ///     ReferenceEngine,
+    ///     BodyRef, Decision, Engine, EpochClock, HashDraft, Key, LogEpoch, NewValue, NoHook,
+    ///     Point, ReferenceEngine,
     /// };
     ///
     /// let engine = ReferenceEngine::new(Arc::new(EpochClock::starting_at(LogEpoch(1))));

@@ -365,8 +365,8 @@ impl<'o> FieldsDraft<'o> {
         !was_there
     }
 
-    /// Sets several fields as [`HashDraft::set_all`] does; returns how many are new. They lose their
-    /// deadlines.
+    /// Sets several fields as [`HashDraft::set_all`] does; returns how many are new. They lose
+    /// their deadlines.
     pub fn set_all(&mut self, fields: &[(&[u8], &[u8])]) -> usize {
         if !self.is_timed && self.row.is_empty() {
             return self.row.set_all(fields);

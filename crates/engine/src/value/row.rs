@@ -23,12 +23,14 @@
 //! predecessor. Neither is changed after that, so readers need no protection.
 
 mod name;
+mod pack;
 
 use std::cell::Cell as StdCell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
 pub(super) use name::Name;
+pub(super) use pack::pack;
 
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
@@ -619,32 +621,6 @@ impl Part<'_> {
             Part::Field(field, Cell::OutOfLine) => field.len(),
         }
     }
-}
-
-/// The block of these fields, their names strictly increasing (DP1), their values in line; `None`
-/// if it is longer than a packed one (DP3).
-pub(super) fn pack(fields: &[(&[u8], &[u8])]) -> Option<Vec<u8>> {
-    let lengths = fields.iter().map(|(name, value)| name.len() + value.len());
-    let ends_bytes = 2 * SHORT_OFFSET_BYTES * fields.len();
-    let bytes = HEADER_BYTES + ends_bytes + lengths.sum::<usize>();
-    if bytes > PACKED_ROW_BYTES_MAX {
-        return None;
-    }
-    let mut block = spare(bytes);
-    block.extend_from_slice(&(fields.len() as u16).to_le_bytes());
-    let mut end = 0;
-    for (name, value) in fields {
-        let middle = end + name.len();
-        end = middle + value.len();
-        // As `ShortRow::ends` takes them apart.
-        block.extend_from_slice(&(middle as u32 | (end as u32) << u16::BITS).to_le_bytes());
-    }
-    for (name, value) in fields {
-        block.extend_from_slice(name);
-        block.extend_from_slice(value);
-    }
-    debug_assert!(is_complete(&block));
-    Some(block)
 }
 
 /// Sets a field of a block under construction that has short offsets; `at` comes from

@@ -510,15 +510,7 @@ impl<const FAULT: u8> Point for FaultySession<FAULT> {
             Decision::Remove if !there => return None,
             Decision::Remove => None,
             Decision::Write(value) => Some(value.into_stored()),
-            Decision::Amend(amendment) => {
-                let amended = amendment.applied_to(view(old.as_ref()).as_ref());
-                let amended = if is(FAULT, Fault::AmendmentDropsAttributes) {
-                    amended.with(Attributes::default())
-                } else {
-                    amended
-                };
-                Some(amended.into_stored())
-            }
+            Decision::Amend(it) => Some(super::amended::<FAULT>(&it, view(old.as_ref()))),
         };
         let epoch = engine.clock.current();
         if is(FAULT, Fault::HookAfterUnlock) {

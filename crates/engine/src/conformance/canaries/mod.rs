@@ -3,6 +3,7 @@
 mod faulty;
 
 use super::{Failure, Plan};
+use crate::{Amendment, Attributes, NewValue, ValueRef};
 use faulty::{Fault, FaultyEngine};
 
 /// The checks that reject the broken engines must accept their sound twin.
@@ -39,6 +40,18 @@ fn the_sound_engine_passes() {
             panic!("{failure}");
         }
     }
+}
+
+/// What the engine with this fault makes of an amendment.
+fn amended<const FAULT: u8>(
+    amendment: &Amendment<'_>,
+    old: Option<ValueRef<'_>>,
+) -> NewValue<'static> {
+    let amended = amendment.applied_to(old.as_ref());
+    if FAULT == Fault::AmendmentDropsAttributes as u8 {
+        return amended.with(Attributes::default());
+    }
+    amended
 }
 
 const EFFORT: u32 = 2;
