@@ -4,8 +4,8 @@
 //! aborted by that, and transactions that abort each other at once never end. So a transaction
 //! settles only what it has met again and again, and its patience doubles each time.
 //!
-//! It tries again after a pause, longer each time: many that try at once keep a memnode so busy that
-//! the decision which would free the lock waits behind them.
+//! It tries again after a pause, longer each time: many that try at once keep a memnode so busy
+//! that the decision which would free the lock waits behind them.
 
 use std::collections::BTreeMap;
 

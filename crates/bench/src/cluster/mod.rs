@@ -12,8 +12,8 @@
 //! | a message at a proxy, which has three cores (Figure 9) | [`PROXY_NS`](clock::PROXY_NS) |
 //! | a request at a memnode, which has two | [`MEMNODE_NS`](clock::MEMNODE_NS), and [`BYTE_NS`](clock::BYTE_NS) a byte |
 //!
-//! These were chosen once, so that one host does about what one of the paper's did, and a read takes
-//! the paper's 0.4 ms. They are the same for all systems:
+//! These were chosen once, so that one host does about what one of the paper's did, and a read
+//! takes the paper's 0.4 ms. They are the same for all systems:
 //!
 //! - `minuet`: the product;
 //! - `compared`: with inner nodes compared ([`pando_minuet::InnerNodes`]), Figure 10's baseline;
