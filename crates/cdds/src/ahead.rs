@@ -132,3 +132,53 @@ impl<M: Pmem> Shared<M> {
         found.unwrap_or_else(|| self.record_of(key, look))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pando_pmem::Simulated;
+
+    use crate::canary::{self, Fault};
+    use crate::tests::create;
+
+    /// Other keys come into the slots of keys that were found ahead and went.
+    fn look_where_others_are(fault: Option<Fault>) {
+        canary::plant(fault);
+        let mut tree = create(Simulated::new(1 << 22));
+        // Their first eight bytes do not tell them apart.
+        let key = |number: u32, more: &str| format!("eight by{number:03}{more}").into_bytes();
+        let keys: Vec<_> = (0..100).map(|number| key(number, "")).collect();
+        for key in &keys {
+            tree.put(key, b"old").unwrap();
+        }
+        tree.commit().unwrap();
+        for key in &keys {
+            assert_eq!(tree.get(key).unwrap(), Some(&b"old"[..]));
+        }
+        let mut spots = Vec::new();
+        let all = keys.iter().map(Vec::as_slice);
+        tree.shared.warm(all, &mut spots);
+        assert!(spots.iter().flatten().count() > keys.len() / 2);
+        for (number, old) in (0..).zip(&keys) {
+            assert!(tree.remove(old).unwrap());
+            tree.commit().unwrap();
+            tree.put(&key(number, "+"), b"new").unwrap();
+            tree.commit().unwrap();
+        }
+        for (key, spot) in keys.iter().zip(&spots) {
+            let record = tree.shared.record_ahead(key, spot.as_ref()).unwrap();
+            assert!(record.is_none(), "another key's record");
+        }
+        canary::plant(None);
+    }
+
+    #[test]
+    fn a_slot_that_was_found_ahead_is_another_keys_by_now() {
+        look_where_others_are(None);
+    }
+
+    #[test]
+    #[should_panic(expected = "another key's record")]
+    fn a_slot_that_is_trusted_is_noticed() {
+        look_where_others_are(Some(Fault::SlotTrusted));
+    }
+}

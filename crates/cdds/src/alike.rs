@@ -2,6 +2,7 @@
 
 use pando_pmem::{LINE_BYTES, Offset, Pmem, Pool, WORD_BYTES, Words};
 
+use crate::canary::{self, Fault};
 use crate::node::{
     Entry, Found, Node, Span, View, equal_bits, fingerprint_of, header_bytes, home_of, slot_bytes,
 };
@@ -104,7 +105,8 @@ impl<'p, M: Pmem> Node<'p, M> {
             return None;
         }
         let found = self.pair_in(slot, prefix_of(key), view);
-        found.filter(|(_, record)| record.key() == key)
+        let trusts = canary::has(Fault::SlotTrusted);
+        found.filter(|(_, record)| record.key() == key || trusts)
     }
 
     /// What a view sees in this slot of a leaf, if it begins with these bytes and the leaf has not

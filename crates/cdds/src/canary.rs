@@ -17,6 +17,8 @@ pub(crate) enum Fault {
     PresentAddress,
     /// A reader of a snapshot does not ask whether it is still there before it follows a link.
     Unkept,
+    /// What is in a slot that was found ahead is taken for the key's, whatever its key is.
+    SlotTrusted,
     /// The frame of a node stays when the node changes (CF1 cleared-first).
     FrameKept,
     /// What was freed is handed out while readers are pinned (CT3 horizon).
