@@ -22,8 +22,8 @@ pub(super) enum Change {
 
 impl Cdds {
     /// Updates a key whose leaf is all that changes; `Err` if more does, and nothing has happened.
-    /// `live_at` is the generation of trees of which the session knows that the key's was there, and
-    /// `stored` where the value is put together.
+    /// `live_at` is the generation of trees of which the session knows that the key's was there.
+    /// The value is put together in `stored`.
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
         (state, key, live_at): (&State, Key<'_>, Option<u64>),
