@@ -35,9 +35,11 @@ pub mod descriptors;
 pub mod file;
 mod listener;
 mod poller;
+mod priority;
 mod stream;
 
 pub use datagram::{DATAGRAM_BYTES_MAX, DatagramSocket};
 pub use listener::{Accepted, Listener, ListenerError, TcpOptions};
 pub use poller::{Interest, Poller, Ready, ReadyEvents, Token, Waker};
+pub use priority::lower_priority;
 pub use stream::{PeerName, Stream};

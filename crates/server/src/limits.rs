@@ -56,6 +56,9 @@ pub const CHECK_LIST_MAX: usize = 64;
 /// How long a link waits for its own disk before it looks at its socket again.
 pub const REPLICATION_DISK_PAUSE: Duration = Duration::from_millis(1);
 
+/// How long a feed waits between two looks whether the worker has taken a frame of a full copy.
+pub const REPLICATION_FRAME_PAUSE: Duration = Duration::from_micros(50);
+
 /// How long a feed waits for something to send: while there has been something, and else.
 pub const REPLICATION_PAUSE: Duration = Duration::from_millis(5);
 /// See [`REPLICATION_PAUSE`].

@@ -32,8 +32,8 @@ pub trait WorkerMailbox: Send + Sync {
     fn deliver(&self, client: u64, bytes: &Arc<[u8]>);
 
     /// Appends bytes to the output of this client (a replica); nothing is dropped: the caller
-    /// bounds what is on its way.
-    fn send(&self, client: u64, bytes: Vec<u8>);
+    /// bounds what is on its way. `carried` is dropped when that is done.
+    fn send(&self, client: u64, bytes: Vec<u8>, carried: Arc<()>);
 
     /// Everything up to this log epoch is durable: replies may be sent.
     fn durable(&self, epoch: LogEpoch);

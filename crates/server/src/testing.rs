@@ -37,7 +37,7 @@ impl WorkerMailbox for TestMailbox {
         lock(&self.0).delivered.push((client, line));
     }
 
-    fn send(&self, client: u64, bytes: Vec<u8>) {
+    fn send(&self, client: u64, bytes: Vec<u8>, _: Arc<()>) {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         lock(&self.0).delivered.push((client, text));
     }

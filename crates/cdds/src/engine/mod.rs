@@ -55,6 +55,7 @@
 
 mod group;
 mod kept;
+mod notes;
 mod removed;
 mod session;
 mod snapshots;
@@ -575,39 +576,6 @@ impl Cdds {
         let newest = state.tree.commit()?;
         self.written.store(false, Ordering::Relaxed);
         Ok(state.tree.pool.rest(newest)?)
-    }
-
-    /// What was noted under a name.
-    pub fn note(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
-        let state = self.write();
-        let noted = state.tree.get(&place_of(OWN, name.as_bytes()))?;
-        Ok(noted.map(<[u8]>::to_vec))
-    }
-
-    /// Forgets what was noted under a name, likewise. Needs no room.
-    pub fn forget_note(&self, name: &str) -> Result<(), Error> {
-        let mut state = self.write();
-        state.tree.advance(self.clock.current())?;
-        self.note_written();
-        state.tree.remove(&place_of(OWN, name.as_bytes()))?;
-        state.tree.fence();
-        Ok(())
-    }
-
-    /// Notes something under a name, in the epoch of the clock: it comes back with what was written
-    /// in it, or not at all.
-    ///
-    /// # Panics
-    /// When the name has four bytes, as numbers of trees do.
-    pub fn set_note(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
-        assert_ne!(name.len(), 4, "a name that is no number");
-        let mut state = self.write();
-        state.tree.advance(self.clock.current())?;
-        self.note_written();
-        let place = place_of(OWN, name.as_bytes());
-        state.tree.put_in_reserve(&place, bytes)?;
-        state.tree.fence();
-        Ok(())
     }
 
     /// Shows every key that has a deadline of this kind, the earliest first (CE5 deadlines-listed).

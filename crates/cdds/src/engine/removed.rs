@@ -277,8 +277,8 @@ impl Cdds {
         self.read().removed.bytes
     }
 
-    /// Gives the oldest names up, some of them at a time, because there is no room for anything else;
-    /// whether there were any. The room is there after the next commit.
+    /// Gives the oldest names up, some of them at a time, because there is no room for anything
+    /// else; whether there were any. The room is there after the next commit.
     pub fn give_up_removed(&self) -> bool {
         let mut state = self.write();
         if state.removed.bytes == 0 {

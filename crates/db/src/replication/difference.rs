@@ -136,7 +136,7 @@ impl Difference {
         let mut trees = database.mapping();
         trees.truncate(database.databases());
         let epoch = database.acknowledgement.ring().newest();
-        assert!(epoch > after, "the ring begins behind {after}");
+        assert!(epoch > after, "what is behind {after} was in the ring");
         Some(Self {
             after,
             epoch,

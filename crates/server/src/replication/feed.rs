@@ -3,13 +3,18 @@
 //! It writes no more than the window allows (LK1 bounded-window), gives up a replica that is silent
 //! for `repl-timeout`, and ends epochs while the replica waits for something, so that writes arrive
 //! within some milliseconds whatever the durability of the server.
+//!
+//! While it sends a full copy it has a lower priority than those who serve, and gives the worker one
+//! frame at a time.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use pando_db::{CopyReason, FollowedEpoch, Framer, Sent, SessionLimit, Source};
 use tracing::{info, warn};
 
+use super::polite::politely;
 use super::{Follower, Progress};
 use crate::limits;
 use crate::shared::{Shared, lock};
@@ -37,6 +42,18 @@ struct Feed<'a> {
     shared: &'a Shared,
     follower: &'a Follower,
     framer: Framer,
+    /// Others are with frames that the worker has not taken.
+    carried: Arc<()>,
+}
+
+/// How far it is.
+struct Feeding {
+    source: Source,
+    message: Vec<u8>,
+    groups: Option<Arc<FollowedEpoch>>,
+    beat: Option<Instant>,
+    busy: Instant,
+    differences: u64,
 }
 
 /// Feeds a replica until it is gone; then closes its connection.
@@ -45,6 +62,7 @@ pub(super) fn run(shared: &Arc<Shared>, follower: &Arc<Follower>) {
         shared,
         follower,
         framer: Framer::default(),
+        carried: Arc::default(),
     };
     if let Some(reason) = feed.serve() {
         warn!(host = follower.host, port = follower.port, "{reason}");
@@ -75,73 +93,105 @@ impl Feed<'_> {
 
     /// Returns why the replica was given up, unless it is gone by itself.
     fn serve(mut self) -> Option<String> {
-        let follower = self.follower;
-        let mut source = match self.begin() {
+        let source = match self.begin() {
             Ok(source) => source,
             Err(error) => return Some(error.to_string()),
         };
-        let mut message = Vec::new();
-        let mut groups = None;
-        let mut beat: Option<Instant> = None;
-        let mut busy = Instant::now();
-        let mut differences = 0;
+        let mut feeding = Feeding {
+            source,
+            message: Vec::new(),
+            groups: None,
+            beat: None,
+            busy: Instant::now(),
+            differences: 0,
+        };
         loop {
-            message.clear();
-            match source.next(&mut message) {
-                Sent::Message => busy = Instant::now(),
-                Sent::Epoch(epoch) => (busy, groups) = (Instant::now(), Some(epoch)),
-                Sent::Nothing | Sent::Worked
-                    if beat.is_none_or(|beat| beat.elapsed() >= limits::REPLICATION_BEAT) =>
-                {
-                    source.beat(&mut message);
-                    beat = Some(Instant::now());
-                }
-                Sent::Worked => {}
-                Sent::Nothing => {
-                    let pause = if busy.elapsed() < limits::REPLICATION_BEAT {
-                        limits::REPLICATION_PAUSE
-                    } else {
-                        limits::REPLICATION_IDLE_PAUSE
-                    };
-                    source.wait(pause);
-                }
-                Sent::Gone => {
-                    return Some(
-                        "what a replica needs next is no longer kept: it asks anew \
-                         (repl-backlog-size is how many bytes of changes are kept for replicas)"
-                            .to_owned(),
-                    );
-                }
-            }
-            let mut progress = lock(&follower.progress);
-            if progress.gone {
-                return None;
-            }
-            if self.note_stage(&source, &mut progress, &mut differences) {
-                beat = None;
-            }
-            let silent = progress.heard.elapsed();
-            let hands_over = std::mem::take(&mut progress.hands_over);
-            let wish = progress.wish.take();
-            drop(progress);
-            if let Some(wish) = wish {
-                source.check(wish);
-            }
-            if silent > self.timeout() {
-                return Some("a replica is silent for longer than repl-timeout".to_owned());
-            }
-            if !message.is_empty() && !self.send(&source, &message, groups.take().as_deref()) {
-                let gone = follower.progress().gone;
-                let silent = "a replica takes nothing for longer than repl-timeout";
-                return (!gone).then(|| silent.to_owned());
-            }
-            if hands_over {
-                // The replica has everything, so what was sent just now says no more.
-                message.clear();
-                source.take_over(&mut message);
-                self.send(&source, &message, None);
+            let copies = feeding.source.is_copying();
+            let ended = if copies {
+                politely(|| self.feed_while(copies, &mut feeding))
+            } else {
+                self.feed_while(copies, &mut feeding)
+            };
+            if let ControlFlow::Break(reason) = ended {
+                return reason;
             }
         }
+    }
+
+    /// Feeds while there is a full copy to send, or none.
+    fn feed_while(&mut self, copies: bool, feeding: &mut Feeding) -> ControlFlow<Option<String>> {
+        while feeding.source.is_copying() == copies {
+            self.feed(feeding)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Makes and sends the next message, or waits.
+    fn feed(&mut self, feeding: &mut Feeding) -> ControlFlow<Option<String>> {
+        let follower = self.follower;
+        let Feeding {
+            source,
+            message,
+            groups,
+            beat,
+            busy,
+            differences,
+        } = feeding;
+        message.clear();
+        match source.next(message) {
+            Sent::Message => *busy = Instant::now(),
+            Sent::Epoch(epoch) => (*busy, *groups) = (Instant::now(), Some(epoch)),
+            Sent::Nothing | Sent::Worked
+                if beat.is_none_or(|beat| beat.elapsed() >= limits::REPLICATION_BEAT) =>
+            {
+                source.beat(message);
+                *beat = Some(Instant::now());
+            }
+            Sent::Worked => {}
+            Sent::Nothing => {
+                let pause = if busy.elapsed() < limits::REPLICATION_BEAT {
+                    limits::REPLICATION_PAUSE
+                } else {
+                    limits::REPLICATION_IDLE_PAUSE
+                };
+                source.wait(pause);
+            }
+            Sent::Gone => {
+                let gone = "what a replica needs next is no longer kept: it asks anew \
+                            (repl-backlog-size is how many bytes of changes are kept for replicas)";
+                return ControlFlow::Break(Some(gone.to_owned()));
+            }
+        }
+        let mut progress = lock(&follower.progress);
+        if progress.gone {
+            return ControlFlow::Break(None);
+        }
+        if self.note_stage(source, &mut progress, differences) {
+            *beat = None;
+        }
+        let silent = progress.heard.elapsed();
+        let hands_over = std::mem::take(&mut progress.hands_over);
+        let wish = progress.wish.take();
+        drop(progress);
+        if let Some(wish) = wish {
+            source.check(wish);
+        }
+        if silent > self.timeout() {
+            let silent = "a replica is silent for longer than repl-timeout";
+            return ControlFlow::Break(Some(silent.to_owned()));
+        }
+        if !message.is_empty() && !self.send(source, message, groups.take().as_deref()) {
+            let gone = follower.progress().gone;
+            let silent = "a replica takes nothing for longer than repl-timeout";
+            return ControlFlow::Break((!gone).then(|| silent.to_owned()));
+        }
+        if hands_over {
+            // The replica has everything, so what was sent just now says no more.
+            message.clear();
+            source.take_over(message);
+            self.send(source, message, None);
+        }
+        ControlFlow::Continue(())
     }
 
     /// Notes what becomes of a full copy, and how many differences were sent; whether a copy has
@@ -182,6 +232,7 @@ impl Feed<'_> {
     fn send(&mut self, source: &Source, message: &[u8], epoch: Option<&FollowedEpoch>) -> bool {
         let rest = epoch.map_or(&[][..], |epoch| &epoch.groups);
         let (shared, follower, timeout) = (self.shared, self.follower, self.timeout());
+        let carried = &self.carried;
         let begin = |bytes: usize| {
             let head = format!("${bytes}\r\n");
             let mut bulk = Vec::with_capacity(head.len() + bytes + 2);
@@ -194,11 +245,13 @@ impl Feed<'_> {
                     return false;
                 };
                 source.end_long_epoch(limits::REPLICATION_PAUSE);
-                if !has_room(source, follower, bytes as u64, timeout) {
+                if !has_room(source, follower, bytes as u64, timeout)
+                    || source.is_copying() && !is_taken(carried, follower, timeout)
+                {
                     return false;
                 }
                 bulk.extend_from_slice(b"\r\n");
-                mailbox.send(follower.client, bulk);
+                mailbox.send(follower.client, bulk, Arc::clone(carried));
                 true
             })
     }
@@ -227,5 +280,18 @@ fn has_room(source: &Source, follower: &Follower, bytes: u64, timeout: Duration)
         return false;
     }
     progress.sent += bytes;
+    true
+}
+
+/// Waits until the worker has taken the frames that it was given, so that none of its turns sends
+/// more than one: its clients would wait for that. `false`: it takes none, or the replica is gone.
+fn is_taken(carried: &Arc<()>, follower: &Follower, timeout: Duration) -> bool {
+    let began = Instant::now();
+    while Arc::strong_count(carried) > 1 {
+        if began.elapsed() > timeout || lock(&follower.progress).gone {
+            return false;
+        }
+        std::thread::sleep(limits::REPLICATION_FRAME_PAUSE);
+    }
     true
 }

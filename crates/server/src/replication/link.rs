@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use super::Replication;
 use super::inbox::Inbox;
+use super::polite::politely;
 use crate::config::Target;
 use crate::limits;
 use crate::shared::{Shared, lock};
@@ -386,11 +387,26 @@ impl Link<'_> {
 
     /// Takes frames until the target changes.
     fn follow(&mut self) -> Result<(), String> {
-        let mut heard = Instant::now();
         loop {
+            let loads = self.replica.is_loading();
+            let follows = if loads {
+                politely(|| self.follow_while(loads))
+            } else {
+                self.follow_while(loads)
+            };
+            if !follows? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes frames while a full copy is on its way in, or none; `false`: the target has changed.
+    fn follow_while(&mut self, loads: bool) -> Result<bool, String> {
+        let mut heard = Instant::now();
+        while self.replica.is_loading() == loads {
             while let Some(frame) = self.inbox.frame()? {
                 if !self.take(frame)? {
-                    return Ok(());
+                    return Ok(false);
                 }
                 if self.received - self.confirmed >= limits::REPLICATION_CONFIRM_BYTES {
                     self.confirm()?;
@@ -416,6 +432,7 @@ impl Link<'_> {
                 return Err("the primary is silent for longer than repl-timeout".to_owned());
             }
         }
+        Ok(true)
     }
 
     /// Takes a frame; `false`: the target has changed (LK2 one-target).

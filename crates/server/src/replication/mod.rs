@@ -42,6 +42,7 @@ mod failover;
 mod feed;
 mod inbox;
 mod link;
+mod polite;
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

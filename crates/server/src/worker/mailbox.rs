@@ -45,8 +45,8 @@ pub(crate) enum Message {
     Close(u64),
     /// Send these bytes to this client.
     Deliver(u64, Arc<[u8]>),
-    /// Send these bytes to this replica.
-    Send(u64, Vec<u8>),
+    /// Send these bytes to this replica; the third is gone when that is done.
+    Send(u64, Vec<u8>, Arc<()>),
     /// A key that this client waits for may have a value.
     Ready(u64),
     /// End a client's wait.
@@ -193,10 +193,10 @@ impl WorkerMailbox for Mailbox {
         });
     }
 
-    fn send(&self, client: u64, bytes: Vec<u8>) {
+    fn send(&self, client: u64, bytes: Vec<u8>, carried: Arc<()>) {
         self.post(|queue| {
             if !queue.closed {
-                queue.messages.push(Message::Send(client, bytes));
+                queue.messages.push(Message::Send(client, bytes, carried));
             }
         });
     }

@@ -302,7 +302,10 @@ impl Worker {
                     }
                 }
                 Message::Deliver(client, bytes) => self.deliver(client, &bytes),
-                Message::Send(client, bytes) => self.deliver(client, &bytes),
+                Message::Send(client, bytes, carried) => {
+                    self.deliver(client, &bytes);
+                    drop(carried);
+                }
                 Message::Ready(client) => self.ready(client),
                 Message::Unblock {
                     client,
