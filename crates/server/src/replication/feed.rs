@@ -4,8 +4,8 @@
 //! for `repl-timeout`, and ends epochs while the replica waits for something, so that writes arrive
 //! within some milliseconds whatever the durability of the server.
 //!
-//! While it sends a full copy it has a lower priority than those who serve, and gives the worker one
-//! frame at a time.
+//! While it sends a full copy it has a lower priority than those who serve, and gives the worker
+//! one frame at a time.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
