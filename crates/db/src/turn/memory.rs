@@ -107,7 +107,7 @@ impl Turn<'_> {
         let counters = &self.session.counters;
         match error {
             CommandError::OutOfMemory | CommandError::BranchedMemory => {
-                add(&counters.refused_for_memory, 1)
+                add(&counters.refused_for_memory, 1);
             }
             CommandError::RetiredMemory => add(&counters.refused_for_readers, 1),
             CommandError::LogFull => add(&counters.refused_for_log, 1),

@@ -3,8 +3,8 @@
 use super::{HEADER_BYTES, SHORT_OFFSET_BYTES, is_complete, spare};
 use crate::limits::PACKED_ROW_BYTES_MAX;
 
-/// The block of these fields, their names strictly increasing (DP1), their values in line; `None`
-/// if it is longer than a packed one (DP3).
+/// The block of these fields, their names strictly increasing, their values in line; `None` if it
+/// would be too long (DP3 packed-bound).
 pub(in crate::value) fn pack(fields: &[(&[u8], &[u8])]) -> Option<Vec<u8>> {
     let lengths = fields.iter().map(|(name, value)| name.len() + value.len());
     let ends_bytes = 2 * SHORT_OFFSET_BYTES * fields.len();
