@@ -504,7 +504,7 @@ impl<'o> HashDraft<'o> {
     }
 
     /// Removes a field that is there. O(log fields).
-    pub(super) fn remove_present(&mut self, field: &[u8]) {
+    pub fn remove_present(&mut self, field: &[u8]) {
         match &mut self.form {
             Form::Wide(row) => row.remove_present(field),
             Form::Packed(_) => {

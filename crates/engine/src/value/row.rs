@@ -576,8 +576,14 @@ fn common_bytes(one: &[u8], other: &[u8]) -> usize {
     const WORD_BYTES: usize = size_of::<u64>();
     let (words, _) = one.as_chunks::<WORD_BYTES>();
     let (others, _) = other.as_chunks::<WORD_BYTES>();
-    let pairs = words.iter().zip(others);
-    let equal = pairs.take_while(|(one, other)| one == other).count() * WORD_BYTES;
+    let mut equal = 0;
+    for (one, other) in words.iter().zip(others) {
+        let differ = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differ != 0 {
+            return equal + differ.trailing_zeros() as usize / 8;
+        }
+        equal += WORD_BYTES;
+    }
     let rest = one[equal..].iter().zip(&other[equal..]);
     equal + rest.take_while(|(one, other)| one == other).count()
 }
