@@ -180,10 +180,11 @@ fn direct_access_is_refused_where_the_mapping_cannot_keep_the_promise() {
 
 #[test]
 fn shared_memory_is_refused_on_a_disk() {
-    let directory = env!("CARGO_MANIFEST_DIR");
-    let scratch = Scratch::below(&format!("{directory}/../../target"), "disk");
+    let binary = std::env::current_exe().expect("this test has a file");
+    let directory = binary.parent().expect("in a directory").display();
+    let scratch = Scratch::below(&directory.to_string(), "disk");
     let error = Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, Protection::None);
-    // Unless the whole tree lies on a tmpfs.
+    // Unless what is built lies on a tmpfs.
     assert!(
         matches!(error, Err(PoolError::NotInMemory) | Ok(_)),
         "{error:?}"
