@@ -56,6 +56,8 @@ pub(crate) enum Fault {
     PathUnseen,
     /// One memnode does not hear of the sequences of inner nodes.
     OneTable,
+    /// A read at a snapshot does not ask whether it is kept, as long as everything fits.
+    LetGo,
     /// The collection does not see that the version where two branches part is needed.
     PartingFreed,
 }

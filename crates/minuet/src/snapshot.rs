@@ -1,8 +1,12 @@
 //! Versions of the tree, the tips of branches, and views.
 //!
 //! Follows §4.1 and §5.1: the tip's id and its root's address are replicated on every memnode, and
-//! each participant of a transaction that reads or writes a tip compares them. A view of the past
-//! is compared nowhere: its leaves are checked for their fences and versions alone (§4.2).
+//! each participant of a transaction that reads or writes a tip compares them. Of a view of the
+//! past only that it is kept is compared; its leaves are checked for their fences and versions
+//! (§4.2).
+//!
+//! Departs from §4.2, where a read of the past compares nothing: of a snapshot that was let go, an
+//! inner node that was cached before may lead to a leaf that fits, and is another version's.
 //!
 //! Departs from §5.1, where ids are numbers in the order of creation, and the catalog has an entry
 //! for each version: here an id says which line of versions it is on, and where. A line is what one

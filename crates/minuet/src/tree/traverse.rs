@@ -174,6 +174,10 @@ pub(super) struct Way<'t, 'a> {
 
 impl<'t, 'a> Way<'t, 'a> {
     pub(super) fn new(transaction: &'t mut Transaction<'a>, view: View) -> Result<Self, Stop> {
+        if view.kind == Kind::Snapshot && !planted(Fault::LetGo) {
+            // Of one that was let go, what was cached before may fit what is there now.
+            transaction.require_kept(view)?;
+        }
         let ancestry = ancestry_of(transaction, view)?;
         Ok(Self {
             transaction,
