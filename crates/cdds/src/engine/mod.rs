@@ -83,6 +83,7 @@ use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, lock};
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
+use self::notes::newest_seen;
 pub use self::removed::NamesRead;
 use self::removed::{REMOVED, Removed};
 pub use self::session::CddsSession;
@@ -674,19 +675,6 @@ fn open_pool(options: &Options) -> Result<Pool<Memory>, Error> {
         }
         opened => Ok(opened?),
     }
-}
-
-/// The newest committed epoch that is not void.
-fn newest_seen(pool: &Pool<Memory>) -> LogEpoch {
-    let voids = pool.voids().into_iter().rev();
-    voids.fold(pool.committed(), |newest, void| {
-        let is_void = void.first <= newest && newest <= void.last;
-        if is_void {
-            void.first.previous()
-        } else {
-            newest
-        }
-    })
 }
 
 impl Engine for Cdds {

@@ -1,4 +1,8 @@
-//! What the engine's user notes under a name: it comes back with the epoch in which it was written.
+//! What the engine's user notes under a name: it comes back with the epoch in which it was written,
+//! of which the pool says whether that happened.
+
+use pando_pmem::{Memory, Pool};
+use pando_sync::LogEpoch;
 
 use super::{Cdds, OWN, place_of};
 use crate::Error;
@@ -36,4 +40,17 @@ impl Cdds {
         state.tree.fence();
         Ok(())
     }
+}
+
+/// The newest committed epoch that is not void.
+pub(super) fn newest_seen(pool: &Pool<Memory>) -> LogEpoch {
+    let voids = pool.voids().into_iter().rev();
+    voids.fold(pool.committed(), |newest, void| {
+        let is_void = void.first <= newest && newest <= void.last;
+        if is_void {
+            void.first.previous()
+        } else {
+            newest
+        }
+    })
 }

@@ -8,8 +8,8 @@ use super::{Name, ShortRow};
 const PLACES: usize = 8;
 
 impl ShortRow<'_> {
-    /// The index of a field, or of the first one after it, by what follows bytes that all names have
-    /// in common.
+    /// The index of a field, or of the first one after it, by what follows bytes that all names
+    /// have in common.
     ///
     /// Looks at several places at a time: their lines are fetched in parallel, and no branch is
     /// mispredicted.
