@@ -30,12 +30,11 @@ use std::sync::Arc;
 use pando_engine::{BodyRef, LogEpoch, StringRef, TreeId, ValueRef};
 
 use super::message::{Listed, put_check, put_digests, put_listing};
-use super::scan::{Scan, Scanned, Takes};
+use super::scan::{Scan, Scanned, Takes, freeze, let_go};
 use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::durable::value::columns_that_follow;
 use crate::error::CommandError;
-use crate::freeze::Wanted;
 use crate::limits::{CHECK_BUCKETS, CHECK_LISTED_MAX, COPY_SLICE_BYTES};
 use crate::session::Session;
 use crate::snapshots::NamedSnapshot;
@@ -218,16 +217,7 @@ impl Survey {
     fn begin(session: &mut Session, of_branches: bool) -> Result<Self, CommandError> {
         let mut turn = session.turn();
         turn.hold_all();
-        let number = turn.session_mut().random.u64(..);
-        let name = format!("replica-check-{number:016x}");
-        let snapshot = turn.freeze(&Wanted {
-            name: name.as_bytes(),
-            lives: Some(LIVES),
-            is_held: false,
-            lasts: false,
-            base: 0,
-            repeats: None,
-        })?;
+        let snapshot = freeze(&mut turn, "replica-check", LIVES)?;
         let databases = turn.database().databases();
         let trees = snapshot.databases.iter().take(databases);
         let trees: Vec<TreeId> = trees.map(|frozen| frozen.tree).collect();
@@ -282,13 +272,7 @@ impl Survey {
         if let Some(engine) = database.store.branching() {
             self.kept.iter().for_each(|tree| engine.close_base(*tree));
         }
-        let list = database.snapshots.list();
-        if list
-            .iter()
-            .any(|other| other.moment == self.snapshot.moment)
-        {
-            database.drop_snapshot(turn.session_mut(), &self.snapshot);
-        }
+        let_go(&mut turn, &self.snapshot);
     }
 }
 

@@ -30,11 +30,10 @@ use pando_engine::{Key, LogEpoch, ReadAt, TreeId, ValueRef, ValueVersion};
 
 use super::ReplicationError;
 use super::message::put_part_head;
-use super::scan::{Scan, Scanned, Takes};
+use super::scan::{Scan, Scanned, Takes, freeze, let_go};
 use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::durable::record;
-use crate::freeze::Wanted;
 use crate::limits;
 use crate::session::Session;
 use crate::snapshots::NamedSnapshot;
@@ -122,17 +121,7 @@ impl Difference {
         turn.hold_all();
         let database = turn.database();
         knows(database, after)?;
-        let number = turn.session_mut().random.u64(..);
-        let name = format!("replica-difference-{number:016x}");
-        let frozen = turn.freeze(&Wanted {
-            name: name.as_bytes(),
-            lives: Some(LIVES),
-            is_held: false,
-            lasts: false,
-            base: 0,
-            repeats: None,
-        });
-        let snapshot = frozen.ok()?;
+        let snapshot = freeze(&mut turn, "replica-difference", LIVES).ok()?;
         let mut trees = database.mapping();
         trees.truncate(database.databases());
         let epoch = database.acknowledgement.ring().newest();
@@ -253,12 +242,7 @@ impl Difference {
     pub(super) fn end(&self, session: &mut Session) {
         let mut turn = session.turn();
         turn.hold_all();
-        let database = turn.database();
-        let list = database.snapshots.list();
-        let moment = self.snapshot.moment;
-        if list.iter().any(|other| other.moment == moment) {
-            database.drop_snapshot(turn.session_mut(), &self.snapshot);
-        }
+        let_go(&mut turn, &self.snapshot);
     }
 }
 

@@ -2,19 +2,51 @@
 //! check.
 //!
 //! A slice is taken in one turn, so nobody waits for more than a slice, and nothing of a tree is
-//! kept between two.
+//! kept between two. Whoever scans a snapshot makes it and lets it go here.
 
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use pando_engine::{Direction, NewValue, TreeId, ValueRef, ValueVersion};
 
 use super::message::put_entries_head;
+use crate::clock::Milliseconds;
 use crate::durable::bytes::Sink;
 use crate::durable::{record, value};
+use crate::error::CommandError;
+use crate::freeze::Wanted;
 use crate::limits;
 use crate::session::Session;
+use crate::snapshots::NamedSnapshot;
 use crate::store::{Listing, StoreSession};
+use crate::turn::Turn;
 use crate::view::Moment;
+
+/// Makes a snapshot to scan, which lives for so long if nothing ends it. The turn has all gates.
+pub(super) fn freeze(
+    turn: &mut Turn<'_>,
+    purpose: &str,
+    lives: Milliseconds,
+) -> Result<Arc<NamedSnapshot>, CommandError> {
+    let number = turn.session_mut().random.u64(..);
+    turn.freeze(&Wanted {
+        name: format!("{purpose}-{number:016x}").as_bytes(),
+        lives: Some(lives),
+        is_held: false,
+        lasts: false,
+        base: 0,
+        repeats: None,
+    })
+}
+
+/// Lets it go, if it is there still. The turn has all gates.
+pub(super) fn let_go(turn: &mut Turn<'_>, snapshot: &Arc<NamedSnapshot>) {
+    let database = turn.database();
+    let list = database.snapshots.list();
+    if list.iter().any(|other| other.moment == snapshot.moment) {
+        database.drop_snapshot(turn.session_mut(), snapshot);
+    }
+}
 
 /// What takes the entries of trees.
 pub(super) trait Takes {
