@@ -119,7 +119,7 @@ pub use service::SnapshotService;
 pub use snapshot::{FIXED_SLOTS, SnapshotId, View};
 pub use traffic::Traffic;
 pub use transaction::Transaction;
-pub use transport::{Embedded, Ticket, Transport};
+pub use transport::{Embedded, Outbox, Ticket, Transport};
 pub use tree::{
     Change, Diffed, Entry, Merge, Merged, MergedKey, OnConflict, Probe, Scanned, TreeId,
     create_snapshot, create_snapshot_of, found,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use pando_memnode::{CoordinatorId, Memnode, MemnodeId, Reply, Request};
 use pando_minuet::{
-    Collector, Config, Database, Ended, InnerNodes, Job, JobId, Proxy, SnapshotService, Ticket,
-    Transport, View,
+    Collector, Config, Database, Ended, InnerNodes, Job, JobId, Outbox, Proxy, SnapshotService,
+    Ticket, View,
 };
 
 use super::clock::{
@@ -98,18 +98,6 @@ struct Service {
     /// Where nobody shares: one after the other.
     queue: VecDeque<usize>,
     is_making: bool,
-}
-
-struct Outbox(Vec<(Ticket, MemnodeId, Request)>);
-
-impl Transport for Outbox {
-    fn send(&mut self, ticket: Ticket, to: MemnodeId, request: Request) {
-        self.0.push((ticket, to, request));
-    }
-
-    fn receive(&mut self) -> Option<(Ticket, Reply)> {
-        None
-    }
 }
 
 /// See the module's header.
@@ -344,7 +332,7 @@ impl<'o> World<'o> {
 
     /// What a proxy sends, for a job or for nobody.
     fn flush(&mut self, which: usize, of: Option<JobId>) {
-        let mut outbox = Outbox(Vec::new());
+        let mut outbox = Outbox::default();
         let host = &mut self.hosts[which];
         host.proxy.flush(&mut outbox);
         for (ticket, to, request) in outbox.0 {

@@ -18,7 +18,7 @@ use crate::lease::LeaseId;
 use crate::limits::{Config, DESCENDANTS_MAX, DESCENDANTS_MIN, InnerNodes};
 use crate::proxy::{JobId, Proxy};
 use crate::snapshot::View;
-use crate::transport::{Ticket, Transport};
+use crate::transport::{Outbox, Ticket};
 use crate::tree::Diffed;
 use bound::Bounds;
 
@@ -211,19 +211,6 @@ fn settings(seed: u64, random: &mut fastrand::Rng) -> Config {
         } else {
             InnerNodes::Dirty
         },
-    }
-}
-
-/// Collects what a proxy sends.
-struct Outbox(Vec<(Ticket, MemnodeId, Request)>);
-
-impl Transport for Outbox {
-    fn send(&mut self, ticket: Ticket, to: MemnodeId, request: Request) {
-        self.0.push((ticket, to, request));
-    }
-
-    fn receive(&mut self) -> Option<(Ticket, Reply)> {
-        None
     }
 }
 
@@ -517,7 +504,7 @@ impl World {
     }
 
     fn flush(&mut self, which: usize) {
-        let mut outbox = Outbox(Vec::new());
+        let mut outbox = Outbox::default();
         let host = &mut self.hosts[which];
         host.proxy.flush(&mut outbox);
         let from = Life {
