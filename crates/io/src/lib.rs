@@ -8,6 +8,7 @@
 //! | `datagram` | UDP sockets |
 //! | `file` | files that are written through the page cache or past it, and their aligned buffers |
 //! | `descriptors` | how many files the process may open |
+//! | `priority` | threads that give way to others |
 //!
 //! The worker loop sees the kernel only through this crate: [`Poller`] says what is ready,
 //! [`Stream`] moves bytes. A replacement for epoll (`io_uring` with provided buffers) goes behind
@@ -41,5 +42,5 @@ mod stream;
 pub use datagram::{DATAGRAM_BYTES_MAX, DatagramSocket};
 pub use listener::{Accepted, Listener, ListenerError, TcpOptions};
 pub use poller::{Interest, Poller, Ready, ReadyEvents, Token, Waker};
-pub use priority::lower_priority;
+pub use priority::{lower_priority, run_when_idle, waited_for_processor};
 pub use stream::{PeerName, Stream};

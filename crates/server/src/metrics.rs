@@ -6,6 +6,7 @@
 
 mod kept;
 mod listener;
+mod replicas;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub(crate) fn page(shared: &Shared) -> String {
     keyspace(&mut page, shared, &figures);
     snapshots(&mut page, shared);
     kept::families(&mut page, shared);
+    replicas::families(&mut page, shared);
     shared.database.gauges(&mut |gauge| {
         let name = format!("pando_engine_{}", gauge.name);
         let kind = if gauge.is_counter() {

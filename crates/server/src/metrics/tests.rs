@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use super::Metrics;
-use crate::config::Config;
+use crate::config::{Config, Target};
+use crate::replication::Request;
 use crate::shared::Shared;
 use crate::testing::Shell;
 
@@ -271,6 +272,43 @@ fn what_is_kept_on_disk_is_told() {
     if let Some(sound) = promtool(&["check", "metrics"], &page) {
         assert!(sound, "promtool finds fault with the page");
     }
+}
+
+#[test]
+fn replicas_and_the_link_are_told() {
+    let shell = Shell::new(Config::default());
+    let replication = &shell.shared.replication;
+    let alone = parse(&super::page(&shell.shared));
+    assert!(!alone.samples.contains_key("pando_link_up[]"));
+    assert_eq!(alone.samples["pando_replicas[]"], 0.0);
+
+    let request = Request {
+        client: 1,
+        worker: 0,
+        run_id: "replica".to_owned(),
+        host: "10.0.0.7".to_owned(),
+        port: 6380,
+        keeps_log: false,
+        has_branches: false,
+        position: None,
+    };
+    assert!(replication.accept("own", request).is_ok());
+    let target = Target {
+        host: "10.0.0.1".to_owned(),
+        port: 6379,
+    };
+    let database = &shell.shared.database;
+    let begun = replication.begin(database, Some(target), shell.shared.refusal_of(true));
+    assert!(begun.is_ok());
+    let page = parse(&super::page(&shell.shared));
+    let series = r#"[("replica", "10.0.0.7:6380")]"#;
+    assert_eq!(page.samples["pando_replicas[]"], 1.0);
+    assert_eq!(
+        page.samples[&format!("pando_replica_lag_bytes{series}")],
+        0.0
+    );
+    assert_eq!(page.samples["pando_link_up[]"], 0.0);
+    assert!(page.samples[&format!("pando_replica_silence_seconds{series}")] < 60.0);
 }
 
 /// Whether `promtool` is content; `None` where it is not installed.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use pando_db::{CopyReason, FollowedEpoch, Framer, Sent, SessionLimit, Source};
 use tracing::{info, warn};
 
-use super::polite::politely;
+use super::polite::{Manners, Share};
 use super::{Follower, Progress};
 use crate::limits;
 use crate::shared::{Shared, lock};
@@ -44,6 +44,8 @@ struct Feed<'a> {
     framer: Framer,
     /// Others are with frames that the worker has not taken.
     carried: Arc<()>,
+    /// The processors are busy: a copy does not wait until the worker has taken a frame.
+    hurries: bool,
 }
 
 /// How far it is.
@@ -63,6 +65,7 @@ pub(super) fn run(shared: &Arc<Shared>, follower: &Arc<Follower>) {
         follower,
         framer: Framer::default(),
         carried: Arc::default(),
+        hurries: false,
     };
     if let Some(reason) = feed.serve() {
         warn!(host = follower.host, port = follower.port, "{reason}");
@@ -105,12 +108,14 @@ impl Feed<'_> {
             busy: Instant::now(),
             differences: 0,
         };
+        let mut manners = Manners::default();
         loop {
             let copies = feeding.source.is_copying();
+            self.hurries = manners.hurries();
             let ended = if copies {
-                politely(|| self.feed_while(copies, &mut feeding))
+                manners.politely(|share| self.feed_while(copies, &mut feeding, share))
             } else {
-                self.feed_while(copies, &mut feeding)
+                self.feed_while(copies, &mut feeding, &mut Share::full())
             };
             if let ControlFlow::Break(reason) = ended {
                 return reason;
@@ -118,9 +123,14 @@ impl Feed<'_> {
         }
     }
 
-    /// Feeds while there is a full copy to send, or none.
-    fn feed_while(&mut self, copies: bool, feeding: &mut Feeding) -> ControlFlow<Option<String>> {
-        while feeding.source.is_copying() == copies {
+    /// Feeds while there is a full copy to send, or none, and while its share is enough.
+    fn feed_while(
+        &mut self,
+        copies: bool,
+        feeding: &mut Feeding,
+        share: &mut Share,
+    ) -> ControlFlow<Option<String>> {
+        while feeding.source.is_copying() == copies && !share.is_starved() {
             self.feed(feeding)?;
         }
         ControlFlow::Continue(())
@@ -232,7 +242,7 @@ impl Feed<'_> {
     fn send(&mut self, source: &Source, message: &[u8], epoch: Option<&FollowedEpoch>) -> bool {
         let rest = epoch.map_or(&[][..], |epoch| &epoch.groups);
         let (shared, follower, timeout) = (self.shared, self.follower, self.timeout());
-        let carried = &self.carried;
+        let (carried, hurries) = (&self.carried, self.hurries);
         let begin = |bytes: usize| {
             let head = format!("${bytes}\r\n");
             let mut bulk = Vec::with_capacity(head.len() + bytes + 2);
@@ -246,7 +256,7 @@ impl Feed<'_> {
                 };
                 source.end_long_epoch(limits::REPLICATION_PAUSE);
                 if !has_room(source, follower, bytes as u64, timeout)
-                    || source.is_copying() && !is_taken(carried, follower, timeout)
+                    || source.is_copying() && !hurries && !is_taken(carried, follower, timeout)
                 {
                     return false;
                 }

@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use super::Replication;
 use super::inbox::Inbox;
-use super::polite::politely;
+use super::polite::{Manners, Share};
 use crate::config::Target;
 use crate::limits;
 use crate::shared::{Shared, lock};
@@ -387,12 +387,13 @@ impl Link<'_> {
 
     /// Takes frames until the target changes.
     fn follow(&mut self) -> Result<(), String> {
+        let mut manners = Manners::default();
         loop {
             let loads = self.replica.is_loading();
             let follows = if loads {
-                politely(|| self.follow_while(loads))
+                manners.politely(|share| self.follow_while(loads, share))
             } else {
-                self.follow_while(loads)
+                self.follow_while(loads, &mut Share::full())
             };
             if !follows? {
                 return Ok(());
@@ -400,10 +401,11 @@ impl Link<'_> {
         }
     }
 
-    /// Takes frames while a full copy is on its way in, or none; `false`: the target has changed.
-    fn follow_while(&mut self, loads: bool) -> Result<bool, String> {
+    /// Takes frames while a full copy is on its way in, or none, and while its share is enough;
+    /// `false`: the target has changed.
+    fn follow_while(&mut self, loads: bool, share: &mut Share) -> Result<bool, String> {
         let mut heard = Instant::now();
-        while self.replica.is_loading() == loads {
+        while self.replica.is_loading() == loads && !share.is_starved() {
             while let Some(frame) = self.inbox.frame()? {
                 if !self.take(frame)? {
                     return Ok(false);
