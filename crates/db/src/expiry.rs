@@ -19,13 +19,14 @@
 //! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key, or fields, only in an
 //!   `update` that sees the deadline passed.
 //!
-//! Cost: O(log entries of a shard) per change of a deadline, and about 45 bytes per short key with
-//! one (nodes of a B-tree are not full); keys without deadlines cost nothing. A tree is dropped in
-//! O(shards), under all gates; its entries are freed later, under none.
+//! Cost: O(log entries of a shard) per change of a deadline, and about 30 bytes per short key with
+//! one (`leaves`); keys without deadlines cost nothing. A tree is dropped in O(shards), under all
+//! gates; its entries are freed later, under none.
 
-use std::collections::{BTreeMap, BTreeSet, btree_set};
+mod leaves;
+
+use std::collections::{BTreeMap, btree_map};
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -34,6 +35,7 @@ use pando_sync::{Padded, lock};
 use smallvec::SmallVec;
 
 use crate::clock::Milliseconds;
+use leaves::{Leaf, Leaves};
 
 const SHARDS: usize = 64;
 
@@ -123,7 +125,7 @@ impl ExpiryIndex {
     }
 }
 
-/// A key in the index: inline up to 16 bytes, so that most entries need no block of their own.
+/// A key of the index: inline up to 16 bytes, so that most need no block of their own.
 pub(crate) type EntryKey = SmallVec<[u8; 16]>;
 
 type Entry = (Deadline, EntryKey);
@@ -133,16 +135,15 @@ const _: () = assert!(size_of::<Entry>() == 32);
 /// The entries of one tree in one shard.
 #[derive(Debug, Default)]
 struct Entries {
-    by_deadline: BTreeSet<Entry>,
+    by_deadline: Leaves,
     /// The sum of their deadlines.
     sum: u128,
 }
 
 impl Entries {
-    fn insert(&mut self, entry: Entry) {
-        let deadline = entry.0;
+    fn insert(&mut self, entry: &Entry) {
         if self.by_deadline.insert(entry) {
-            self.sum += u128::from(deadline.0);
+            self.sum += u128::from(entry.0.0);
         }
     }
 
@@ -155,10 +156,7 @@ impl Entries {
 
     /// Takes the first entry if it is due.
     fn take_due(&mut self, now: Milliseconds) -> Option<Entry> {
-        if !self.by_deadline.first()?.0.has_passed(now) {
-            return None;
-        }
-        let entry = self.by_deadline.pop_first()?;
+        let entry = self.by_deadline.take_due(now)?;
         self.sum -= u128::from(entry.0.0);
         debug_assert!(!self.by_deadline.is_empty() || self.sum == 0);
         Some(entry)
@@ -176,7 +174,7 @@ pub(crate) struct DeadlineIndex {
     shards: Box<[Padded<Mutex<Shard>>]>,
     hasher: RandomState,
     /// Entries of dropped trees that are not freed yet.
-    dropped: Mutex<Vec<btree_set::IntoIter<Entry>>>,
+    dropped: Mutex<Vec<btree_map::IntoValues<Entry, Leaf>>>,
 }
 
 impl DeadlineIndex {
@@ -241,7 +239,7 @@ impl DeadlineIndex {
         }
         if let Some(deadline) = present() {
             let entries = shard.entry(key.tree).or_default();
-            entries.insert((deadline, key.bytes.into()));
+            entries.insert(&(deadline, key.bytes.into()));
             if self.is_unused() {
                 self.is_used.store(true, Ordering::Relaxed);
             }
@@ -282,19 +280,16 @@ impl DeadlineIndex {
         hand: &mut ExpiryHand,
         limit: usize,
     ) -> Vec<(TreeId, Deadline, EntryKey)> {
-        let mut met = Vec::new();
+        let mut met: Vec<(TreeId, Deadline, EntryKey)> = Vec::new();
         for _ in 0..SHARDS {
             let shard = self.shard(hand.shard % SHARDS);
             let after = hand.after.take();
             let first = after.as_ref().map_or(TreeId(0), |(tree, _)| *tree);
             for (tree, entries) in shard.range(first..) {
-                let lower = match &after {
-                    Some((last, entry)) if last == tree => Bound::Excluded(entry),
-                    _ => Bound::Unbounded,
-                };
-                let range = entries.by_deadline.range((lower, Bound::Unbounded));
-                for entry in range.take(limit - met.len()) {
-                    met.push((*tree, entry.0, entry.1.clone()));
+                let after = after.as_ref().filter(|(last, _)| last == tree);
+                let rest = entries.by_deadline.after(after.map(|(_, entry)| entry));
+                for (deadline, key) in rest.take(limit - met.len()) {
+                    met.push((*tree, deadline, key.into()));
                 }
                 if met.len() == limit {
                     hand.after = met
@@ -314,16 +309,16 @@ impl DeadlineIndex {
         random: &mut fastrand::Rng,
     ) -> Option<(TreeId, Deadline, EntryKey)> {
         let start = random.usize(..SHARDS);
-        let mut soonest = None;
+        let mut soonest: Option<(TreeId, Deadline, EntryKey)> = None;
         for (met, index) in (start..start + SHARDS).enumerate() {
             if met >= SHARDS_ASKED && soonest.is_some() {
                 break;
             }
             for (tree, entries) in &*self.shard(index % SHARDS) {
                 if let Some((deadline, key)) = entries.by_deadline.first()
-                    && soonest.as_ref().is_none_or(|(_, at, _)| deadline < at)
+                    && soonest.as_ref().is_none_or(|(_, at, _)| deadline < *at)
                 {
-                    soonest = Some((*tree, *deadline, key.clone()));
+                    soonest = Some((*tree, deadline, key.into()));
                 }
             }
         }
@@ -335,21 +330,25 @@ impl DeadlineIndex {
         for index in 0..SHARDS {
             let dropped = self.shard(index).remove(&tree);
             if let Some(entries) = dropped {
-                lock(&self.dropped).push(entries.by_deadline.into_iter());
+                lock(&self.dropped).push(entries.by_deadline.into_leaves());
             }
         }
     }
 
-    /// Frees up to `limit` entries of dropped trees; how many.
+    /// Frees up to `limit` entries of dropped trees, or as many more as a leaf has; how many.
     pub(crate) fn free_dropped(&self, limit: usize) -> usize {
         let mut freed = 0;
         while freed < limit {
-            let Some(mut entries) = lock(&self.dropped).pop() else {
+            let Some(mut leaves) = lock(&self.dropped).pop() else {
                 break;
             };
-            freed += entries.by_ref().take(limit - freed).count();
-            if entries.len() > 0 {
-                lock(&self.dropped).push(entries);
+            while freed < limit
+                && let Some(leaf) = leaves.next()
+            {
+                freed += leaf.len();
+            }
+            if leaves.len() > 0 {
+                lock(&self.dropped).push(leaves);
             }
         }
         freed
@@ -405,7 +404,14 @@ mod tests {
         while let freed @ 1.. = index.free_dropped(30) {
             portions.push(freed);
         }
-        assert_eq!(portions, [30, 30, 30, 10]);
+        assert_eq!(portions.iter().sum::<usize>(), 100);
+        let bounds = [30..40, 30..40, 30..40, 1..11];
+        assert!(
+            portions
+                .iter()
+                .zip(bounds)
+                .all(|(portion, bound)| bound.contains(portion))
+        );
     }
 
     #[test]
