@@ -4,10 +4,12 @@ use pando_pmem::{LINE_BYTES, Offset, Pmem, Pool, WORD_BYTES, Words};
 
 use crate::canary::{self, Fault};
 use crate::node::{
-    Entry, Found, Node, Span, View, equal_bits, fingerprint_of, header_bytes, home_of, slot_bytes,
+    Entry, Found, Node, Span, View, equal_bits, fingerprint_of, header_bytes, home_of, load_epochs,
+    slot_bytes,
 };
 use crate::probe::prefix_of;
 use crate::record::Record;
+use crate::seal;
 
 /// Slots from its home on in which most keys are.
 const NEAR_SLOTS: u64 = 3;
@@ -114,15 +116,20 @@ impl<'p, M: Pmem> Node<'p, M> {
     #[inline]
     fn pair_in(self, slot: u64, prefix: u64, view: View) -> Option<(Found, Record<'p>)> {
         let words = self.pool.memory().row(self.slot_at(slot), 4);
-        let span = Span::load(|index| words.load(index));
-        if words.load(2) != prefix || !view.sees_entry(self.pool, span) {
+        let epochs = load_epochs(|index| words.load(index));
+        if words.load(2) != prefix {
             return None;
         }
         let at = Offset::new(words.load(3));
-        if !self.holds() {
+        let is_right = seal::are_right(epochs, [prefix, at.get()]);
+        if is_right && !view.sees_entry(self.pool, Span::of(epochs)) || !self.holds() {
             return None;
         }
-        let record = Record::at(self.pool, at).unwrap_or_else(|| Record::broken(at));
+        let record = if is_right {
+            Record::at(self.pool, at).unwrap_or_else(|| Record::broken(at))
+        } else {
+            self.damaged_pair(slot)?
+        };
         let entry = Entry {
             prefix,
             more: None,
@@ -130,6 +137,13 @@ impl<'p, M: Pmem> Node<'p, M> {
             child: Offset::NONE,
         };
         Some((Found { slot, entry }, record))
+    }
+
+    /// What stands for a pair that is not as it was stored (CN5 sealed), unless its slot has changed
+    /// meanwhile: then a view of the past does not see what was there.
+    #[cold]
+    fn damaged_pair(self, slot: u64) -> Option<Record<'p>> {
+        (!self.is_right(slot)).then(|| Record::of_damaged_node(self.at))
     }
 
     /// Asks for the record that a look-up of the key will most likely read; its slot, and where it

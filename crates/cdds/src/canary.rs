@@ -19,6 +19,10 @@ pub(crate) enum Fault {
     Unkept,
     /// What is in a slot that was found ahead is taken for the key's, whatever its key is.
     SlotTrusted,
+    /// Nobody asks whether an entry is as it was stored (CN5 sealed).
+    SealUnasked,
+    /// An entry gets another record while it has its beginning (CN5 sealed).
+    ReplacedBegun,
     /// The frame of a node stays when the node changes (CF1 cleared-first).
     FrameKept,
     /// What was freed is handed out while readers are pinned (CT3 horizon).

@@ -14,9 +14,9 @@
 use pando_pmem::{End, Offset, Pmem, Purpose, Writes};
 
 use crate::latch::{Held, Latches};
-use crate::node::{ANCHOR, Entry, Found, Node, bytes_of};
+use crate::node::{ANCHOR, Entry, Found, Node, bytes_of, fingerprint_of};
 use crate::record::{self, Record};
-use crate::shared::Look;
+use crate::shared::{Look, whole};
 use crate::tree::{Error, Tree};
 
 /// A node on the way down, and the slot of the child that was taken; of the leaf none.
@@ -153,11 +153,14 @@ impl<M: Pmem> Tree<M> {
 
     /// Where a key is or would be; none in an empty tree.
     pub(crate) fn place(&self, key: &[u8]) -> Result<Option<Place>, Error> {
-        let path = self.descend(key)?;
-        Ok(path.map(|path| Place {
-            found: self.leaf_on(&path).find(key, self.present()),
-            path,
-        }))
+        let Some(path) = self.descend(key)? else {
+            return Ok(None);
+        };
+        let leaf = self.leaf_on(&path);
+        let found = leaf.find_with(key, fingerprint_of(key), self.present());
+        let found = found.map(|(found, record)| whole(record).map(|_| found));
+        let found = found.transpose()?;
+        Ok(Some(Place { path, found }))
     }
 
     fn leaf_on(&self, path: &[Step]) -> Node<'_, M> {
@@ -294,7 +297,7 @@ impl<M: Pmem> Tree<M> {
                 enough
             };
             if is_root && !node.is_leaf() && after == 1 {
-                let only = self.after(node, &edit).remove(0);
+                let only = self.after(node, &edit)?.remove(0);
                 self.leaves(node, work);
                 work.freed
                     .extend((!only.record.is_none()).then_some(only.record));
@@ -322,11 +325,23 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// What is live in a node after a change.
-    fn after(&self, node: Node<'_, M>, edit: &Edit) -> Vec<Entry> {
-        let live = node.seen(self.present());
-        let stays = live.filter(|found| !edit.ends.contains(&found.slot));
+    fn after(&self, node: Node<'_, M>, edit: &Edit) -> Result<Vec<Entry>, Error> {
+        let stays = self.live(node)?;
+        let stays = stays.filter(|found| !edit.ends.contains(&found.slot));
         let begins = edit.begins.iter().copied();
-        stays.map(|found| found.entry).chain(begins).collect()
+        Ok(stays.map(|found| found.entry).chain(begins).collect())
+    }
+
+    /// What is live in a node that is to be copied: of what is damaged no copy is made, which would
+    /// be right (CN5 sealed).
+    fn live<'n>(
+        &self,
+        node: Node<'n, M>,
+    ) -> Result<impl Iterator<Item = Found> + use<'n, M>, Error> {
+        let at = node.at;
+        let are_right = node.are_right();
+        let live = are_right.then(|| node.seen(self.present()));
+        live.ok_or(Error::DamagedNode { at })
     }
 
     /// Changes a node if it has the slots; whether it has.
@@ -391,12 +406,12 @@ impl<M: Pmem> Tree<M> {
         let siblings = parent.sorted(self.present());
         let place = siblings.iter().position(|found| found.slot == above.slot);
         let place = place.expect("the parent has the node");
-        let mut entries = self.after(node, edit);
+        let mut entries = self.after(node, edit)?;
         self.leaves(node, work);
         let mut gone: Vec<Found> = vec![siblings[place]];
         if let Some(sibling) = sibling(&siblings, place).filter(|_| is_short) {
             let other = self.child(node.level + 1, sibling.entry.child)?;
-            entries.extend(other.seen(self.present()).map(|found| found.entry));
+            entries.extend(self.live(other)?.map(|found| found.entry));
             self.leaves(other, work);
             gone.push(sibling);
             gone.sort_by(|a, b| parent.order(a.entry, b.entry));

@@ -47,6 +47,12 @@ pub enum Disorder {
         /// The node.
         at: Offset,
     },
+    /// A slot that is not as it was stored.
+    #[error("node {at}: a slot whose checksums are wrong")]
+    Unsealed {
+        /// The node.
+        at: Offset,
+    },
     /// More levels than the keys can have (the paper, §3.3.6).
     #[error("{height} levels of {keys} keys")]
     Height {
@@ -223,6 +229,9 @@ impl<'t, M: Pmem> Walk<'t, M> {
         let at = node.at;
         self.blocks.add(at)?;
         self.report.nodes += 1;
+        if !node.are_right() {
+            return Err(Disorder::Unsealed { at });
+        }
         let found = node.sorted(self.view);
         let least = match (is_root, node.is_leaf()) {
             (true, false) => 2,

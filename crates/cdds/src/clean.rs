@@ -19,10 +19,9 @@
 //!
 //! A pool that is crowded with ranges (PL5 crowded) is cleaned up before anything else happens.
 //!
-//! So each node is visited, and looked at: an epoch that has not come yet, an entry behind the used
-//! slots or that is not found by its key, a child that is no node of the level below. What is
-//! damaged is named and not followed. Epochs have no checksum: one that becomes another that has
-//! passed goes unnoticed.
+//! So each node is visited, and looked at: a slot that is not as it was stored (CN5 sealed), an
+//! epoch that has not come yet, an entry behind the used slots or that is not found by its key, a
+//! child that is no node of the level below. What is damaged is named and not followed.
 //!
 //! - **CG1 same-meaning** A void beginning is as good as none, and so is a void end: whoever reads
 //!   or crashes in between sees the same.
@@ -272,7 +271,7 @@ impl<M: Pmem> Tree<M> {
         let is_possible = |slot: u64| {
             let Span { start, end } = node.span(slot);
             let is_used = slot < node.used || start == 0 || pool.is_void(LogEpoch(start));
-            is_used && start.max(end) <= self.open.0
+            is_used && node.is_right(slot) && start.max(end) <= self.open.0
         };
         let is_node = |child: Offset| self.child(node.level, child).is_ok();
         let is_found = |found: Found| {

@@ -161,10 +161,12 @@ impl Frames {
         // Where a child can be no position, the node is damaged; who follows it there says so.
         let is_position = |found: &Found| found.entry.child.get() >> SLOT_SHIFT == 0;
         let found = sorted(node, view);
-        let found = found.filter(|found| !found.is_empty() && found.iter().all(is_position));
-        let Some(found) = found else {
+        let Ok(found) = found else {
             return;
         };
+        if found.is_empty() || !found.iter().all(is_position) {
+            return;
+        }
         let places = self.places_of(node.at).map(|index| &self.places[index]);
         let holds = |wanted: u64| {
             let mut places = places.iter();

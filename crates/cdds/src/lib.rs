@@ -81,6 +81,7 @@ mod probe;
 mod reader;
 mod record;
 mod scan;
+mod seal;
 mod shared;
 #[cfg(any(test, feature = "sorted-nodes"))]
 mod sorted;

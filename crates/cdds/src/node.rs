@@ -9,8 +9,8 @@
 //!
 //! | offset in a slot | size | field |
 //! |---|---|---|
-//! | 0 | 8 | the epoch in which the entry began; 0: the slot is empty |
-//! | 8 | 8 | the epoch in which it ended; 0: it has not |
+//! | 0 | 8 | the epoch in which the entry began, sealed (`seal.rs`); 0: the slot is empty |
+//! | 8 | 8 | the epoch in which it ended, likewise; 0: it has not |
 //! | 16 | 8 | the first eight bytes of the key, big-endian, then zeros |
 //! | 24 | 8 | the record of key and value, or of the separator; 0: below every key |
 //! | 32 | 8 | the child, but in a leaf |
@@ -29,6 +29,9 @@
 //! - **CN4 fingerprinted** A fingerprint is stored before its entry's beginning and flushed in
 //!   the same epoch: an entry of a committed epoch has it. That of a slot that nobody needs is
 //!   anything. So it is with the number of slots that have been used, which never falls.
+//! - **CN5 sealed** Whatever a crash leaves of a slot, the checksums of both epochs are right: what
+//!   an entry says is stored while its beginning is 0 (CN1 begun-last), also where it gets another
+//!   record. One that is wrong is damaged (`seal.rs`).
 //!
 //! Readers beside the writer: `latch.rs`.
 
@@ -36,7 +39,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use pando_pmem::checksum::crc32c;
-use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup};
+use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, WordGroup, epoch_bits};
 use pando_sync::LogEpoch;
 
 use crate::canary::{self, Fault};
@@ -44,6 +47,7 @@ use crate::latch::Watch;
 pub(crate) use crate::probe::Probe;
 use crate::probe::prefix_of;
 use crate::record::Record;
+use crate::seal;
 
 /// The level of the anchor.
 pub(crate) const ANCHOR: u64 = 0xff;
@@ -96,6 +100,30 @@ impl Entry {
             child,
         }
     }
+
+    /// What is stored of it: in a leaf, the first two words.
+    #[inline]
+    fn said(&self) -> [u64; 6] {
+        let [next, third, fourth] = self.more.unwrap_or_default();
+        let (record, child) = (self.record.get(), self.child.get());
+        [self.prefix, record, child, next, third, fourth]
+    }
+
+    /// The word of its beginning in a node of this level.
+    #[inline]
+    fn beginning(&self, level: u64, epoch: LogEpoch) -> u64 {
+        let said = self.said();
+        if level > 0 {
+            return seal::beginning(epoch, said);
+        }
+        let [prefix, record, ..] = said;
+        seal::beginning(epoch, [prefix, record])
+    }
+}
+
+/// Words of a slot behind the epochs.
+fn said_words(level: u64) -> usize {
+    (slot_bytes(level) / WORD_BYTES - 2) as usize
 }
 
 /// An entry and the slot it is in.
@@ -168,20 +196,31 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Loads the words of a slot, the end first (CL4 past-stands).
+    /// Of the words of a slot.
     #[inline]
     pub(crate) fn load(word: impl Fn(usize) -> u64) -> Self {
-        if canary::has(Fault::BeginningFirst) {
-            let start = word(0);
-            return Self {
-                start,
-                end: word(1),
-            };
-        }
-        let end = word(1);
-        let start = word(0);
-        Self { start, end }
+        Self::of(load_epochs(word))
     }
+
+    /// Of what [`load_epochs`] has loaded.
+    #[inline]
+    pub(crate) fn of([start, end]: [u64; 2]) -> Self {
+        Self {
+            start: epoch_bits(start).0,
+            end: epoch_bits(end).0,
+        }
+    }
+}
+
+/// Loads the first two words of a slot, the end first (CL4 past-stands).
+#[inline]
+pub(crate) fn load_epochs(word: impl Fn(usize) -> u64) -> [u64; 2] {
+    if canary::has(Fault::BeginningFirst) {
+        let start = word(0);
+        return [start, word(1)];
+    }
+    let end = word(1);
+    [word(0), end]
 }
 
 /// A node in a pool.
@@ -322,14 +361,9 @@ impl<'p, M: Pmem> Node<'p, M> {
                 index
             };
             let from = (header_bytes(slots) + slot as u64 * slot_bytes(level)) as usize;
-            let words = [epoch.0, 0, entry.prefix, entry.record.get()];
-            let above = (level > 0).then_some([entry.child.get()]);
-            let more = entry.more.filter(|_| level > 0);
-            let above = above
-                .into_iter()
-                .flatten()
-                .chain(more.into_iter().flatten());
-            for (index, word) in words.into_iter().chain(above).enumerate() {
+            let words = [entry.beginning(level, epoch), 0];
+            let said = entry.said().into_iter().take(said_words(level));
+            for (index, word) in words.into_iter().chain(said).enumerate() {
                 bytes[from + 8 * index..][..8].copy_from_slice(&word.to_le_bytes());
             }
         }
@@ -385,6 +419,31 @@ impl<'p, M: Pmem> Node<'p, M> {
     pub(crate) fn key_of(self, slot: u64) -> Option<&'p [u8]> {
         let record = Offset::new(self.word(slot, 3));
         self.key(record)
+    }
+
+    /// Whether the entry in a slot is as it was stored (CN5 sealed). Others may change it.
+    #[inline]
+    pub(crate) fn is_right(self, slot: u64) -> bool {
+        let words = self
+            .pool
+            .memory()
+            .row(self.slot_at(slot), 2 + said_words(self.level));
+        let word = |index| words.load(index);
+        let epochs = [word(0), word(1)];
+        let is_right = if self.is_leaf() {
+            seal::are_right(epochs, [word(2), word(3)])
+        } else {
+            let above = [word(2), word(3), word(4), word(5), word(6), word(7)];
+            seal::are_right(epochs, above)
+        };
+        // A beginning that is the same before and after all that the entry says was there all the
+        // time: it is stored last.
+        is_right || words.load(0) != epochs[0] || !self.holds()
+    }
+
+    /// Whether all entries are as they were stored, those that nobody sees, too.
+    pub(crate) fn are_right(self) -> bool {
+        (0..self.slots).all(|slot| self.is_right(slot))
     }
 
     /// Whether a view sees the entry in this slot (CN2 seen).
@@ -515,15 +574,11 @@ impl<'p, M: Pmem> Node<'p, M> {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
         memory.store(at, 0);
         memory.store(at.plus(8), 0);
-        memory.store(at.plus(16), entry.prefix);
-        memory.store(at.plus(24), entry.record.get());
-        if !self.is_leaf() {
-            memory.store(at.plus(32), entry.child.get());
-            for (index, word) in (5..).zip(entry.more.unwrap_or_default()) {
-                memory.store(at.plus(index * WORD_BYTES), word);
-            }
+        let said = entry.said().into_iter().take(said_words(self.level));
+        for (index, word) in (2..).zip(said) {
+            memory.store(at.plus(index * WORD_BYTES), word);
         }
-        memory.store(at, epoch.0);
+        memory.store(at, entry.beginning(self.level, epoch));
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, slot_bytes(self.level) as usize);
     }
@@ -552,7 +607,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     /// Ends an entry.
     pub(crate) fn end(self, slot: u64, epoch: LogEpoch) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
-        memory.store(at.plus(8), epoch.0);
+        memory.store(at.plus(8), seal::end(epoch));
         memory.mark(END_FLUSH);
         memory.flush(at, slot_bytes(self.level) as usize);
     }
@@ -577,10 +632,15 @@ impl<'p, M: Pmem> Node<'p, M> {
         }
     }
 
-    /// Gives an entry that began in the open epoch another record.
+    /// Gives an entry of a leaf that began in the open epoch another record (CN5 sealed).
     pub(crate) fn replace(self, slot: u64, record: Offset) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
+        let (epoch, entry) = (epoch_bits(memory.load(at)), self.entry(slot));
+        if !canary::has(Fault::ReplacedBegun) {
+            memory.store(at, 0);
+        }
         memory.store(at.plus(24), record.get());
+        memory.store(at, Entry { record, ..entry }.beginning(0, epoch));
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, slot_bytes(self.level) as usize);
     }
@@ -597,7 +657,8 @@ impl<'p, M: Pmem> Node<'p, M> {
             });
         around.filter(move |slot| {
             let word = (slot * words) as usize;
-            !needs.need(self.pool, Span::load(|index| row.load(word + index)))
+            let span = Span::load(|index| row.load(word + index));
+            !needs.need(self.pool, span) && self.is_right(*slot)
         })
     }
 
@@ -619,7 +680,8 @@ impl<'p, M: Pmem> Node<'p, M> {
             });
             place.map(|place| slots.start + place as u64)
         };
-        first_within(home..self.slots).or_else(|| first_within(0..home))
+        let first = first_within(home..self.slots).or_else(|| first_within(0..home));
+        first.filter(|slot| self.is_right(*slot))
     }
 
     /// The slot of a leaf where an entry is put if it may be used, else in the next one that may:

@@ -23,6 +23,7 @@ use pando_pmem::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES};
 use pando_sync::prefetch::prefetch_lines;
 
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::tree::Error;
 
 const HEADER_BYTES: u64 = 12;
 
@@ -41,6 +42,9 @@ const LENGTHS: u64 = (1 << (KEY_BITS + VALUE_BITS)) - 1;
 
 /// What sets a separator's checksum apart (CR3 told-apart).
 const SEPARATOR: u32 = 0x5e9a_7a70;
+
+/// Instead of lengths, which no record has: what is damaged is the entry that refers to it.
+const OF_NODE: u64 = u64::MAX;
 
 /// Records up to this length are put together without an allocation.
 const SHORT_BYTES: usize = 256;
@@ -228,6 +232,25 @@ impl<'p> Record<'p> {
             mark: None,
             bytes: b"",
             key_bytes: 0,
+        }
+    }
+
+    /// What stands for the record of an entry that is damaged, in the node at `at`.
+    pub(crate) fn of_damaged_node(at: Offset) -> Self {
+        Self {
+            lengths: OF_NODE,
+            check: !checksum(OF_NODE, b""),
+            ..Self::broken(at)
+        }
+    }
+
+    /// What is damaged if this record is not whole.
+    pub(crate) fn damage(self) -> Error {
+        let at = self.at;
+        if self.lengths == OF_NODE {
+            Error::DamagedNode { at }
+        } else {
+            Error::Damaged { at }
         }
     }
 

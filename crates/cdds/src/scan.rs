@@ -143,16 +143,16 @@ impl<M: Pmem> Shared<M> {
             if let Some(above) = children.get(index.max(1)) {
                 high = key(above).map(<[u8]>::to_vec);
             }
-            let chosen = *children.get(index.max(1) - 1)?;
-            if !first(&chosen) {
+            let chosen = children.get(index.max(1) - 1).copied();
+            if let Some(chosen) = chosen.filter(|chosen| !first(chosen)) {
                 low = key(&chosen).map(<[u8]>::to_vec);
             }
-            Some(chosen)
+            Ok(chosen)
         })?;
         let Some(leaf) = leaf else {
             return Ok(None);
         };
-        let entries = sorted(leaf, look.view).ok_or(Astray::Again)?;
+        let entries = sorted(leaf, look.view)?;
         let at = leaf.at;
         Ok(Some(Stop {
             at,
@@ -163,16 +163,21 @@ impl<M: Pmem> Shared<M> {
     }
 }
 
-/// What a view sees of a node, in order; none if somebody changed it meanwhile.
-pub(crate) fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Option<Vec<Found>> {
+/// What a view sees of a node, in order, if nobody changed it meanwhile and nothing of it is damaged
+/// (CN5 sealed).
+pub(crate) fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Result<Vec<Found>, Astray> {
     let mut found: Vec<_> = node.seen(view).collect();
+    let are_right = node.are_right();
     if !node.holds() {
-        return None;
+        return Err(Astray::Again);
+    }
+    if !are_right {
+        return Err(Astray::Damaged(node.at));
     }
     // CL2 judged-then-followed: from here on nothing is loaded of the node but records.
     let still = node.still();
     found.sort_by(|a, b| still.order(a.entry, b.entry));
-    Some(found)
+    Ok(found)
 }
 
 /// Whether what comes next in a scan lies behind where it was.

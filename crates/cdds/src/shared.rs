@@ -234,15 +234,18 @@ impl<M: Pmem> Shared<M> {
     pub(crate) fn descend(
         &self,
         look: Look,
-        mut choose: impl FnMut(Node<'_, M>) -> Option<Found>,
+        mut choose: impl FnMut(Node<'_, M>) -> Result<Option<Found>, Astray>,
     ) -> Result<Option<Node<'_, M>>, Astray> {
         let watch = self.watch(self.anchor, look);
         let mut node = Node::watched(&self.pool, self.anchor, ANCHOR_SLOTS, watch);
         let mut found = node.seen(look.view).next();
         loop {
-            let Some(Found { entry, .. }) = found else {
+            let Some(Found { slot, entry }) = found else {
                 return node.holds().then_some(None).ok_or(Astray::Again);
             };
+            if !node.is_right(slot) {
+                return Err(Astray::Damaged(node.at));
+            }
             // CL3 coupled.
             let watch = self.watch(entry.child, look);
             if !node.holds() && !canary::has(Fault::Uncoupled) {
@@ -253,7 +256,7 @@ impl<M: Pmem> Shared<M> {
             if node.is_leaf() {
                 return Ok(Some(node));
             }
-            found = choose(node);
+            found = choose(node)?;
         }
     }
 
@@ -324,6 +327,9 @@ impl<M: Pmem> Shared<M> {
             let Some(found) = found else {
                 return node.holds().then_some(None).ok_or(Astray::Again);
             };
+            if !node.is_right(found.slot) {
+                return Err(Astray::Damaged(at));
+            }
             if look.framed {
                 self.frames.fill(node, look.view);
             }
@@ -394,9 +400,6 @@ fn is_below(level: u64, above: u64) -> bool {
 /// A record that is as it was written.
 pub(crate) fn whole(record: Record<'_>) -> Result<Record<'_>, Error> {
     record.prefetch();
-    let at = record.at_offset();
-    record
-        .is_whole()
-        .then_some(record)
-        .ok_or(Error::Damaged { at })
+    let is_whole = record.is_whole();
+    is_whole.then_some(record).ok_or_else(|| record.damage())
 }

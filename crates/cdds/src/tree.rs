@@ -4,9 +4,9 @@
 //!
 //! | word | what |
 //! |---|---|
-//! | 0 | the epoch that made the anchor |
+//! | 0 | the epoch that made the anchor, sealed as the beginning of what word 1 says (`seal.rs`) |
 //! | 1 | the anchor |
-//! | 4 … | the newest epoch that a snapshot sees; 0: none |
+//! | 4 … | the newest epoch that a snapshot sees, sealed as an end; 0: none |
 //!
 //! - **CT1 one-word** An epoch is committed by the pool's word alone (PL4 one-commit); everything
 //!   else it stored is judged by epochs. So opening looks at no node.
@@ -21,7 +21,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use pando_pmem::{Allocator, Full, Mark, Offset, Pmem, Pool, PoolError, Writes};
+use pando_pmem::{
+    Allocator, Full, Mark, Offset, Pmem, Pool, PoolError, Writes, epoch_bits, unsealed,
+};
 use pando_sync::LogEpoch;
 use pando_sync::epoch::ReclaimEpoch;
 use pando_sync::shim::{AtomicBool, Ordering};
@@ -37,6 +39,7 @@ use crate::limits::{
 use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of};
 use crate::reader::Reader;
 use crate::record::Record;
+use crate::seal;
 use crate::shared::{Look, Shared};
 
 /// Slots of the anchor: a root for each snapshot, the committed one, and the one of the open epoch.
@@ -190,7 +193,7 @@ impl<M: Pmem> Tree<M> {
     pub(crate) fn open_with(pool: Arc<Pool<M>>, slots: u64) -> Result<Self, Error> {
         let allocator = Allocator::new(Arc::clone(&pool))?;
         let mut open = pool.first_epoch();
-        let anchor = if let Some(anchor) = named_anchor(&pool) {
+        let anchor = if let Some(anchor) = named_anchor(&pool)? {
             anchor
         } else {
             open = open.next();
@@ -212,9 +215,12 @@ impl<M: Pmem> Tree<M> {
             pool,
         };
         for word in SNAPSHOT_WORDS {
-            let epoch = tree.pool.memory().load(tree.pool.root(word));
-            if epoch != 0 {
-                tree.words.push((LogEpoch(epoch), word));
+            let at = tree.pool.root(word);
+            let kept = tree.pool.memory().load(at);
+            if kept != 0 {
+                let what = "the epoch of a snapshot";
+                let epoch = unsealed(kept).ok_or(PoolError::Damaged { at, what })?;
+                tree.words.push((epoch, word));
             }
         }
         tree.note_retained();
@@ -232,7 +238,7 @@ impl<M: Pmem> Tree<M> {
     fn set_kept(&self, word: u64, epoch: LogEpoch) {
         let memory = self.pool.memory();
         let _window = Writes::new(memory);
-        memory.store(self.pool.root(word), epoch.0);
+        memory.store(self.pool.root(word), seal::end(epoch));
         flush_root(&self.pool, word);
         memory.mark(ROOT_FENCE);
         memory.fence();
@@ -495,10 +501,14 @@ impl<M: Pmem> Tree<M> {
 }
 
 /// The anchor, if the epoch that made it counts.
-fn named_anchor<M: Pmem>(pool: &Pool<M>) -> Option<Offset> {
+fn named_anchor<M: Pmem>(pool: &Pool<M>) -> Result<Option<Offset>, Error> {
     let [made, anchor] = [0, 1].map(|word| pool.memory().load(pool.root(word)));
-    let counts = View(pool.first_epoch()).sees(pool, made);
-    counts.then_some(Offset::new(anchor))
+    if !seal::are_right([made, 0], [anchor]) {
+        let (at, what) = (pool.root(0), "the place of the tree");
+        return Err(PoolError::Damaged { at, what }.into());
+    }
+    let counts = View(pool.first_epoch()).sees(pool, epoch_bits(made).0);
+    Ok(counts.then_some(Offset::new(anchor)))
 }
 
 /// Cleans up a crowded pool in which nothing was ever committed.
@@ -520,8 +530,10 @@ fn make_anchor<M: Pmem>(pool: &Pool<M>, allocator: &Allocator<M>) -> Result<Offs
     let _window = Writes::new(memory);
     let at = allocator.allocate(bytes_of(ANCHOR, ANCHOR_SLOTS), epoch)?;
     Node::make(pool, at, (ANCHOR, ANCHOR_SLOTS), epoch, &[]);
+    // CN5 sealed: one that a crash has left may be there.
+    memory.store(pool.root(0), 0);
     memory.store(pool.root(1), at.get());
-    memory.store(pool.root(0), epoch.0);
+    memory.store(pool.root(0), seal::beginning(epoch, [at.get()]));
     flush_root(pool, 0);
     allocator.settle();
     pool.commit(epoch)?;

@@ -37,6 +37,30 @@ pub fn crc32c_behind(word: u64, bytes: &[u8]) -> u32 {
     crc32c_append(crc32c(&word.to_le_bytes()), bytes)
 }
 
+/// CRC-32C of a word and further ones, little-endian.
+#[inline]
+#[must_use]
+pub fn crc32c_words<const N: usize>(first: u64, further: [u64; N]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return unsafe { words_at_once(first, further) };
+    }
+    let append = |crc, word: u64| crc32c::crc32c_append(crc, &word.to_le_bytes());
+    further.into_iter().fold(append(0, first), append)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn words_at_once<const N: usize>(first: u64, further: [u64; N]) -> u32 {
+    use std::arch::x86_64::_mm_crc32_u64;
+    let mut crc = _mm_crc32_u64(u64::from(u32::MAX), first);
+    for word in &further {
+        crc = _mm_crc32_u64(crc, *word);
+    }
+    !crc as u32
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn short_behind(word: u64, bytes: &[u8]) -> u32 {
@@ -80,6 +104,10 @@ mod tests {
     #[test]
     fn short_and_long_input_have_the_checksums_that_they_should() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283, "as the standard says");
+        let [first, further @ ..] = [0x0123_4567_89ab_cdef, 0, u64::MAX];
+        let words = [first].into_iter().chain(further);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        assert_eq!(crc32c_words(first, further), crc32c::crc32c(&bytes));
         let bytes: Vec<u8> = (0..2 * SHORT_BYTES).map(|byte| (byte * 7) as u8).collect();
         for length in (0..40).chain([SHORT_BYTES, SHORT_BYTES + 1, 2 * SHORT_BYTES]) {
             let (bytes, cut) = (&bytes[..length], length / 3);

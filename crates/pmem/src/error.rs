@@ -44,6 +44,17 @@ pub enum PoolError {
         /// The newest format there is here.
         newest: u32,
     },
+    /// An earlier version of Pando wrote it.
+    #[error(
+        "the pool has format {found}; this version of Pando reads format {ours}: use the one that \
+         wrote it, or load a dump of it into a new pool"
+    )]
+    Older {
+        /// The format of the pool.
+        found: u32,
+        /// The format that is read here.
+        ours: u32,
+    },
     /// A checksum is wrong.
     #[error("the pool is damaged at {at}: {what}")]
     Damaged {

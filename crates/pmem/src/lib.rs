@@ -40,5 +40,5 @@ pub use filed::Filed;
 pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};
 pub use memory::Memory;
 pub use offset::Offset;
-pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size};
+pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size, epoch_bits, sealed, unsealed};
 pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

@@ -7,17 +7,19 @@
 //!
 //! | offset in a slot | size | field |
 //! |---|---|---|
-//! | 0 | 8 | the epoch in which the entry began; 0: the slot is empty |
-//! | 8 | 8 | the epoch in which it ended; 0: it has not |
+//! | 0 | 8 | the epoch in which the entry began, sealed (`seal.rs`); 0: the slot is empty |
+//! | 8 | 8 | the epoch in which it ended, likewise; 0: it has not |
 //! | 16 | 8 | the hash of the key; of a link 0 |
 //! | 24 | 8 | the record of key and value, or of a link the next bucket of the chain |
 //!
-//! A slot lives as one of a leaf does: CN1 begun-last, CN2 seen, CN3 needed, CN4 fingerprinted.
+//! A slot lives as one of a leaf does: CN1 begun-last, CN2 seen, CN3 needed, CN4 fingerprinted, CN5
+//! sealed.
 
-use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES};
+use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, epoch_bits};
 use pando_sync::LogEpoch;
 
-use crate::node::{Needs, Span, View, equal_bytes};
+use crate::node::{Needs, Span, View, equal_bytes, load_epochs};
+use crate::seal;
 
 const SLOT_BYTES: u64 = LINE_BYTES / 2;
 
@@ -107,7 +109,8 @@ impl<'p, M: Pmem> Bucket<'p, M> {
             bytes[index] = entry.fingerprint();
             let from = (header_bytes(slots) + index as u64 * SLOT_BYTES) as usize;
             let [hash, target] = entry.words();
-            for (word, place) in [epoch.0, 0, hash, target].into_iter().zip(0..) {
+            let start = seal::beginning(epoch, [hash, target]);
+            for (word, place) in [start, 0, hash, target].into_iter().zip(0..) {
                 bytes[from + 8 * place..][..8].copy_from_slice(&word.to_le_bytes());
             }
         }
@@ -118,7 +121,7 @@ impl<'p, M: Pmem> Bucket<'p, M> {
         Self::at(pool, at, slots)
     }
 
-    fn slot_at(self, slot: u64) -> Offset {
+    pub(super) fn slot_at(self, slot: u64) -> Offset {
         self.at.plus(header_bytes(self.slots) + slot * SLOT_BYTES)
     }
 
@@ -143,15 +146,37 @@ impl<'p, M: Pmem> Bucket<'p, M> {
             .filter(move |slot| *slot < self.slots)
     }
 
-    /// What a view may see of this hash, and must not be followed before it is known to hold: slot
-    /// and record.
-    pub(super) fn candidates(self, hash: u64, view: View) -> impl Iterator<Item = (u64, Offset)> {
+    /// What a view may see of this hash, and must not be followed before it is known to hold: slot,
+    /// record, and whether it is as it was stored (CN5 sealed).
+    pub(super) fn candidates(
+        self,
+        hash: u64,
+        view: View,
+    ) -> impl Iterator<Item = (u64, Offset, bool)> {
         self.alike(fingerprint_of(hash)).filter_map(move |slot| {
             let words = self.pool.memory().row(self.slot_at(slot), 4);
-            let span = Span::load(|index| words.load(index));
-            let is_it = words.load(2) == hash && view.sees_entry(self.pool, span);
-            is_it.then(|| (slot, Offset::new(words.load(3))))
+            let epochs = load_epochs(|index| words.load(index));
+            let [own_hash, record] = [2, 3].map(|index| words.load(index));
+            if own_hash != hash {
+                return None;
+            }
+            // As of a leaf's: a slot that has changed meanwhile is not damaged.
+            let is_right = seal::are_right(epochs, [hash, record]) || words.load(0) != epochs[0];
+            let is_it = !is_right || view.sees_entry(self.pool, Span::of(epochs));
+            is_it.then(|| (slot, Offset::new(record), is_right))
         })
+    }
+
+    /// Whether the entry in a slot is as it was stored (CN5 sealed); nobody changes it.
+    pub(super) fn is_right(self, slot: u64) -> bool {
+        let words = self.pool.memory().row(self.slot_at(slot), 4);
+        let [start, end, hash, target] = [0, 1, 2, 3].map(|index| words.load(index));
+        seal::are_right([start, end], [hash, target])
+    }
+
+    /// The same of all slots.
+    pub(super) fn are_right(self) -> bool {
+        (0..self.slots).all(|slot| self.is_right(slot))
     }
 
     /// The link that a view sees: its slot, and the next bucket.
@@ -186,7 +211,7 @@ impl<'p, M: Pmem> Bucket<'p, M> {
     /// tells, and a look at them costs no line.
     pub(super) fn free_slots(self, needs: &Needs<'_>) -> impl Iterator<Item = u64> {
         let used = (0..self.slots).filter(move |slot| {
-            let is_free = !needs.need(self.pool, self.span(*slot));
+            let is_free = !needs.need(self.pool, self.span(*slot)) && self.is_right(*slot);
             is_free && !self.alike(UNUSED).any(|unused| unused == *slot)
         });
         self.alike(UNUSED).chain(used)
@@ -206,7 +231,7 @@ impl<'p, M: Pmem> Bucket<'p, M> {
         memory.store(at.plus(8), 0);
         memory.store(at.plus(16), hash);
         memory.store(at.plus(24), target);
-        memory.store(at, epoch.0);
+        memory.store(at, seal::beginning(epoch, [hash, target]));
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, SLOT_BYTES as usize);
     }
@@ -214,7 +239,11 @@ impl<'p, M: Pmem> Bucket<'p, M> {
     /// Gives an entry that began in the open epoch another record.
     pub(super) fn replace(self, slot: u64, record: Offset) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
+        let [epoch, hash] = [at, at.plus(16)].map(|at| memory.load(at));
+        let start = seal::beginning(epoch_bits(epoch), [hash, record.get()]);
+        memory.store(at, 0);
         memory.store(at.plus(24), record.get());
+        memory.store(at, start);
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, SLOT_BYTES as usize);
     }
@@ -222,7 +251,7 @@ impl<'p, M: Pmem> Bucket<'p, M> {
     /// Ends an entry.
     pub(super) fn end(self, slot: u64, epoch: LogEpoch) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
-        memory.store(at.plus(8), epoch.0);
+        memory.store(at.plus(8), seal::end(epoch));
         memory.mark(END_FLUSH);
         memory.flush(at, SLOT_BYTES as usize);
     }

@@ -11,10 +11,13 @@ use super::directory::{Found, PAGE, PAIR_BYTES, address, array_of, pages};
 use crate::latch::Held;
 use crate::node::View;
 use crate::record;
-use crate::shared::Look;
+use crate::shared::{Astray, Look};
 use crate::tree::{Error, Tree};
 
 const EMPTY_FLUSH: Mark = Mark("directory: flush of an empty page");
+
+/// The buckets of a chain.
+type Chain<'t, M> = Vec<Bucket<'t, M>>;
 
 /// The way to a new bucket.
 struct Built {
@@ -51,12 +54,15 @@ impl<M: Pmem> Table<M> {
     }
 
     /// The entry of a key, and its chain.
-    fn find(&self, key: &[u8], hash: u64) -> (Option<Found<'_, M>>, Vec<Bucket<'_, M>>) {
+    fn find(&self, key: &[u8], hash: u64) -> Result<(Option<Found<'_, M>>, Chain<'_, M>), Error> {
         let index = address(hash, self.directory.count());
         let chain = self.chain(index, self.tree.present()).collect();
         let look = Look::alone(self.tree.present());
-        let found = self.directory.find(key, hash, look);
-        (found.expect("nobody else changes it"), chain)
+        match self.directory.find(key, hash, look) {
+            Ok(found) => Ok((found, chain)),
+            Err(Astray::Damaged(at)) => Err(Error::DamagedNode { at }),
+            Err(Astray::Again) => unreachable!("nobody else changes it"),
+        }
     }
 
     /// Puts a value. Flushes its record and two lines of a bucket, of a chain that is full a bucket
@@ -84,9 +90,9 @@ impl<M: Pmem> Table<M> {
         let (pool, open) = (&self.tree.pool, self.tree.open);
         let _window = Writes::new(pool.memory());
         let take = |bytes| self.tree.allocator.allocate(bytes, open);
-        let made = record::make(pool, take, (key, value), 0)?;
         let hash = self.directory.hash(key);
-        let (found, chain) = self.find(key, hash);
+        let (found, chain) = self.find(key, hash)?;
+        let made = record::make(pool, take, (key, value), 0)?;
         if let Some(found) = &found
             && found.bucket.span(found.slot).start == open.0
         {
@@ -135,7 +141,7 @@ impl<M: Pmem> Table<M> {
         self.tree.begin()?;
         let _window = Writes::new(self.tree.pool.memory());
         let hash = self.directory.hash(key);
-        let (found, chain) = self.find(key, hash);
+        let (found, chain) = self.find(key, hash)?;
         let found = found.expect("it was there");
         let held = self.hold(&chain);
         let freed = self.end(&found, hash);
@@ -182,6 +188,9 @@ impl<M: Pmem> Table<M> {
         }
         let half = 1 << count.ilog2();
         let chain: Vec<_> = self.chain(count - half, view).collect();
+        if let Some(damaged) = chain.iter().find(|bucket| !bucket.are_right()) {
+            return Err(Error::DamagedNode { at: damaged.at });
+        }
         let is_its = |hash: u64| hash & (2 * half - 1) == count;
         let all = chain.iter().flat_map(|bucket| {
             bucket

@@ -295,8 +295,11 @@ impl<M: Pmem> Directory<M> {
             return Err(Astray::Again);
         }
         loop {
-            for (slot, record) in bucket.candidates(hash, look.view) {
+            for (slot, record, is_right) in bucket.candidates(hash, look.view) {
                 held()?;
+                if !is_right {
+                    return Err(Astray::Damaged(bucket.at));
+                }
                 if Record::at(&self.shared.pool, record).map(Record::key) == Some(key) {
                     return Ok(Some(Found {
                         bucket,
@@ -306,8 +309,10 @@ impl<M: Pmem> Directory<M> {
                 }
             }
             let link = bucket.link(look.view);
+            let is_right = link.is_none_or(|(slot, _)| bucket.is_right(slot));
             held()?;
             match link {
+                Some(_) if !is_right => return Err(Astray::Damaged(bucket.at)),
                 Some((_, next)) => bucket = next,
                 None => return Ok(None),
             }
@@ -320,8 +325,12 @@ impl<M: Pmem> Directory<M> {
         loop {
             let found = self.find(key, hash, look);
             self.shared.check_kept(look)?;
-            let Ok(found) = found else {
-                continue;
+            let found = match found {
+                Ok(found) => found,
+                Err(astray) => {
+                    self.shared.astray(astray, look)?;
+                    continue;
+                }
             };
             let record = found.map(|found| self.shared.record_at(found.record));
             return record.transpose();

@@ -138,6 +138,15 @@ impl<M: Pmem> Table<M> {
         &self.tree.pool
     }
 
+    /// Where a key's slot is.
+    #[cfg(test)]
+    pub(crate) fn slot_of(&self, key: &[u8]) -> Option<pando_pmem::Offset> {
+        let look = Look::alone(self.tree.present());
+        let found = self.directory.find(key, self.directory.hash(key), look);
+        let found = found.ok().flatten()?;
+        Some(found.bucket.slot_at(found.slot))
+    }
+
     /// Opens the table of a pool, or makes an empty one. O(log n), whatever it holds, unless the
     /// pool is crowded with void ranges: then it is cleaned up first, in O(pool).
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {

@@ -38,6 +38,7 @@ use fastrand::Rng;
 use pando_pmem::{Mark, Platform, Sampling, Simulated, Trace};
 
 use super::subject::{Map, Subject};
+use crate::canary::{self, Fault};
 use crate::hash::Table;
 use crate::tree::Tree;
 
@@ -206,6 +207,12 @@ fn clean_up(tree: &mut impl Subject) -> Result<(), String> {
     Ok(())
 }
 
+/// What a judgement comes to; a panic is a fault, too.
+fn caught(judge: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    let judged = catch_unwind(AssertUnwindSafe(judge));
+    judged.unwrap_or_else(|_| Err("a panic".into()))
+}
+
 /// The first thing that is wrong after some crash.
 pub(super) fn failure<S: Subject>(
     trace: &Trace,
@@ -219,9 +226,7 @@ pub(super) fn failure<S: Subject>(
         }
         for image in crash.images(sampling) {
             images += 1;
-            let judged = || judge::<S>(image.memory(), states, crash.noted());
-            let judged = catch_unwind(AssertUnwindSafe(judged));
-            let judged = judged.unwrap_or_else(|_| Err("a panic".into()));
+            let judged = caught(|| judge::<S>(image.memory(), states, crash.noted()));
             if let Err(reason) = judged {
                 failure = Some(format!("{:?}: {reason}", crash.noted()));
                 return;
@@ -229,6 +234,36 @@ pub(super) fn failure<S: Subject>(
         }
     });
     (images, failure)
+}
+
+/// What is wrong with a slot after some crash in an epoch that changes one pair twice.
+fn replacing(fault: Option<Fault>) -> Option<String> {
+    canary::plant(fault);
+    let memory = Simulated::recording(start::<Tested>(3));
+    let mut tree = <Tested as Subject>::open(memory).expect("it opens");
+    for serial in 0..3 {
+        tree.put(&key(1), &value(serial)).expect("there is room");
+    }
+    Tree::commit(&mut tree).expect("memory takes it");
+    canary::plant(None);
+    let mut failure = None;
+    tree.memory().trace().crashes(Platform::Lines, |crash| {
+        let judge = |memory| clean_up(&mut <Tested as Subject>::open(memory)?);
+        let judge = |memory| caught(|| judge(memory)).err();
+        let mut images = crash.images(QUICK);
+        failure = (failure.take()).or_else(|| images.find_map(|image| judge(image.memory())));
+    });
+    failure
+}
+
+#[test]
+fn a_slot_is_right_after_every_crash() {
+    assert_eq!(replacing(None), None);
+}
+
+#[test]
+fn canary_a_record_that_is_replaced_under_its_beginning() {
+    assert!(replacing(Some(Fault::ReplacedBegun)).is_some());
 }
 
 /// The memory of a tree that some random operations made.

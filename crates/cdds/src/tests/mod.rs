@@ -4,6 +4,7 @@
 mod beside;
 mod cleaning;
 mod crashes;
+mod flips;
 mod model;
 mod subject;
 mod writers;

@@ -30,7 +30,7 @@ use crate::{Offset, Pmem, PoolError, Writes};
 pub(super) const SLOT_BYTES: u64 = 4096;
 
 /// The format of this version.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"PANDO\x1apm");
 
@@ -73,6 +73,7 @@ enum Slot {
     Empty,
     Foreign,
     Newer(u32),
+    Older(u32),
     Damaged,
     Whole(Header),
 }
@@ -87,11 +88,11 @@ impl Header {
         is_chunk_size(self.chunk_bytes) && self.voids.iter().all(|range| range.first <= range.last)
     }
 
-    /// The bytes before the checksum, and the ranges.
-    fn encode(&self) -> (Vec<u8>, Vec<u8>) {
+    /// The bytes before the checksum, of this format, and the ranges.
+    fn encode(&self, format: u32) -> (Vec<u8>, Vec<u8>) {
         let mut fields = Vec::with_capacity(CHECKSUM_AT as usize);
         fields.extend(MAGIC.to_le_bytes());
-        fields.extend(FORMAT.to_le_bytes());
+        fields.extend(format.to_le_bytes());
         fields.extend(self.node_bytes.to_le_bytes());
         fields.extend(self.generation.to_le_bytes());
         fields.extend(self.identity);
@@ -107,7 +108,7 @@ impl Header {
     /// Makes this header the newest one (PH1).
     pub(super) fn write(&self, memory: &impl Pmem) -> Result<(), PoolError> {
         let slot = slot_at(self.generation);
-        let (fields, ranges) = self.encode();
+        let (fields, ranges) = self.encode(FORMAT);
         let _window = Writes::new(memory);
         memory.write(slot, &fields);
         memory.write(slot.plus(RANGES_AT), &ranges);
@@ -120,12 +121,19 @@ impl Header {
     /// The newest header that is whole, if it is no older than what the pool's head knows (PH2).
     pub(super) fn read(memory: &impl Pmem, known_generation: u64) -> Result<Self, PoolError> {
         let slots = [read_slot(memory, 0), read_slot(memory, 1)];
-        if let Some(found) = slots.iter().find_map(|slot| match slot {
-            Slot::Newer(found) => Some(*found),
+        let other = slots.iter().find_map(|slot| match slot {
+            Slot::Newer(found) => Some(PoolError::Newer {
+                found: *found,
+                newest: FORMAT,
+            }),
+            Slot::Older(found) => Some(PoolError::Older {
+                found: *found,
+                ours: FORMAT,
+            }),
             _ => None,
-        }) {
-            let newest = FORMAT;
-            return Err(PoolError::Newer { found, newest });
+        });
+        if let Some(other) = other {
+            return Err(other);
         }
         let is_damaged = |slot: &Slot| matches!(slot, Slot::Damaged);
         let damaged = slots.iter().position(is_damaged);
@@ -190,12 +198,14 @@ fn read_slot(memory: &impl Pmem, slot: u64) -> Slot {
             })
             .collect(),
     };
-    let (fields, ranges) = header.encode();
-    let is_whole = format == FORMAT && stored == checksum(&fields, &ranges);
-    if is_whole && header.generation % 2 == slot && header.can_be() {
-        Slot::Whole(header)
-    } else {
+    let (fields, ranges) = header.encode(format);
+    let is_whole = stored == checksum(&fields, &ranges);
+    if !is_whole || header.generation % 2 != slot || !header.can_be() {
         Slot::Damaged
+    } else if format < FORMAT {
+        Slot::Older(format)
+    } else {
+        Slot::Whole(header)
     }
 }
 

@@ -383,19 +383,23 @@ pub(crate) fn reseal(memory: &impl Pmem, slot: u64, change: u64) {
     header::reseal(memory, slot, change);
 }
 
-/// An epoch with its checksum.
-pub(crate) fn sealed(epoch: LogEpoch) -> u64 {
+/// An epoch with its checksum, as a word.
+#[must_use]
+pub fn sealed(epoch: LogEpoch) -> u64 {
     let check = crc32c(&epoch.0.to_le_bytes());
     epoch.0 | u64::from(check) << EPOCH_BITS
 }
 
 /// The epoch of a word, if its checksum is right.
-pub(crate) fn unsealed(word: u64) -> Option<LogEpoch> {
+#[must_use]
+pub fn unsealed(word: u64) -> Option<LogEpoch> {
     let epoch = epoch_bits(word);
     (sealed(epoch) == word).then_some(epoch)
 }
 
 /// The epoch of a word, right or not.
-pub(crate) fn epoch_bits(word: u64) -> LogEpoch {
+#[inline]
+#[must_use]
+pub fn epoch_bits(word: u64) -> LogEpoch {
     LogEpoch(word & ((1 << EPOCH_BITS) - 1))
 }

@@ -61,7 +61,7 @@ fn golden_bytes() {
     // SAFETY: nobody writes.
     let slot = unsafe { memory.read(Offset::new(SLOT_BYTES), 80) };
     let mut golden = b"PANDO\x1apm".to_vec();
-    golden.extend([2, 0, 0, 0, 0, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    golden.extend([3, 0, 0, 0, 0, 2, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
     golden.extend(b"0123456789abcdef");
     golden.extend([0, 128, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 1, 0, 0, 0]);
     golden.extend([0; 8]);
@@ -208,6 +208,22 @@ fn what_is_no_pool_is_refused() {
         Newer {
             found: 9,
             newest: FORMAT
+        }
+    ));
+    let mut older = words.clone();
+    for slot in 0..2 {
+        let word = older[at(slot * SLOT_BYTES + 8)];
+        let change = word ^ (word >> 32 << 32 | 2);
+        let memory = Simulated::from(older);
+        super::reseal(&memory, slot, change << 4 | 1);
+        older = memory.words();
+    }
+    let older = open(older).unwrap_err();
+    assert!(matches!(
+        older,
+        Older {
+            found: 2,
+            ours: FORMAT
         }
     ));
     let mut short = words.clone();
