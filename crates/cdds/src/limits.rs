@@ -1,5 +1,7 @@
 //! Bounds of a tree.
 
+pub use pando_pmem::limits::EPOCHS_PER_SECOND;
+
 /// Fewest entries of a node: the paper's fewest live ones, a fifth, are then one.
 pub const ENTRIES_MIN: u32 = 5;
 

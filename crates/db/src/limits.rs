@@ -319,6 +319,9 @@ pub(crate) const EVICT_HEADROOM_MAX: usize = 16 * 1024 * 1024;
 /// The share of an engine's pool that eviction leaves free.
 pub(crate) const POOL_SPARE_SHARE: usize = 16;
 
+/// Epochs of a pool that are saved up at most while fewer end than may: half an hour's.
+pub(crate) const POOL_EPOCHS_SAVED: u64 = 1800 * pando_cdds::limits::EPOCHS_PER_SECOND;
+
 /// The share of the pool up to which that grows while writes find no block: what one request can
 /// cost the others.
 pub(crate) const POOL_SPARE_SHARE_MAX: usize = 3;

@@ -187,7 +187,8 @@ impl Database {
         let (standing, lineage) = past(&engine, options.follows)?;
         let durable = epochs.current().previous();
         let lasts = !matches!(options.pool.place, pando_cdds::Place::Memory);
-        let log = EpochLog::Pool(Arc::new(PoolLog::new(engine, durable, lasts)));
+        let clock = Arc::clone(&options.clock);
+        let log = EpochLog::Pool(Arc::new(PoolLog::new(engine, clock, durable, lasts)));
         let grove = Grove::new(&store);
         let parts = Parts {
             epochs,

@@ -9,8 +9,16 @@ pub const POOL_BYTES_MIN: u64 = 32 * 1024;
 /// The largest pool: what a process can map.
 pub const POOL_BYTES_MAX: u64 = 1 << 46;
 
-/// Bits of an epoch: at 50,000 a second they last eleven years.
+/// Bits of an epoch.
 pub const EPOCH_BITS: u32 = 44;
+
+/// Epochs that may be used up in a second, in the long run.
+pub const EPOCHS_PER_SECOND: u64 = 50_000;
+
+const _: () = assert!(
+    (1 << EPOCH_BITS) / EPOCHS_PER_SECOND > 11 * 365 * 86_400,
+    "epochs last eleven years"
+);
 
 /// Ranges of void epochs that a pool can remember: one more for every crash and rollback, one less
 /// for each that was cleaned up.

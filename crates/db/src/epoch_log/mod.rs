@@ -6,6 +6,7 @@
 
 #[cfg(any(test, feature = "hand-log"))]
 mod by_hand;
+mod pace;
 mod pooled;
 
 use std::sync::Arc;
@@ -123,7 +124,7 @@ impl EpochLog {
     pub(crate) fn is_quick(&self) -> bool {
         match self {
             Self::Files(log) => log.is_quick(),
-            Self::Pool(_) => true,
+            Self::Pool(pool) => pool.is_quick(),
             #[cfg(any(test, feature = "hand-log"))]
             Self::ByHand(log) => log.is_quick(),
         }

@@ -3,12 +3,16 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pando_cdds::Cdds;
 use pando_durability::log::Due;
 use pando_engine::LogEpoch;
 use pando_sync::lock;
+
+use super::pace::{EPOCH_US, Pace};
+use crate::clock::Clock;
+use crate::limits;
 
 type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
 
@@ -22,6 +26,8 @@ type Wake = Box<dyn Fn(LogEpoch) + Send + Sync>;
 pub(crate) struct PoolLog {
     engine: Arc<Cdds>,
     lasts: bool,
+    clock: Arc<dyn Clock>,
+    pace: Pace,
     durable: AtomicU64,
     /// The last commit found no room for what the engine counts.
     refused: AtomicBool,
@@ -41,10 +47,17 @@ impl fmt::Debug for PoolLog {
 impl PoolLog {
     /// Of an engine whose epochs are durable up to this one; `lasts` says whether the pool outlives
     /// the process.
-    pub(crate) fn new(engine: Arc<Cdds>, durable: LogEpoch, lasts: bool) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Cdds>,
+        clock: Arc<dyn Clock>,
+        durable: LogEpoch,
+        lasts: bool,
+    ) -> Self {
         Self {
             engine,
             lasts,
+            pace: Pace::new(limits::POOL_EPOCHS_SAVED, clock.monotonic()),
+            clock,
             durable: AtomicU64::new(durable.0),
             refused: AtomicBool::new(false),
             wanted: Mutex::default(),
@@ -59,6 +72,7 @@ impl PoolLog {
     /// # Panics
     /// When the pool is not to be trusted any more: nothing that this process says would hold.
     pub(super) fn close_epoch(&self, epoch: LogEpoch) {
+        self.pace.spend();
         let committed = if self.engine.has_open_writes() {
             self.engine.commit(epoch)
         } else {
@@ -81,6 +95,11 @@ impl PoolLog {
         {
             wake(self.durable());
         }
+    }
+
+    /// Whether an epoch may end because somebody waits for it (EP1 paced).
+    pub(super) fn is_quick(&self) -> bool {
+        self.pace.allows(|| self.clock.monotonic())
     }
 
     pub(super) fn durable(&self) -> LogEpoch {
@@ -117,7 +136,13 @@ impl PoolLog {
             .came
             .wait_timeout_while(wanted, limit, |wanted| *wanted <= self.durable());
         let (wanted, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if *wanted > self.durable() {
+        let is_wanted = *wanted > self.durable();
+        drop(wanted);
+        if is_wanted {
+            let due = Instant::now() + limit;
+            while !self.is_quick() && Instant::now() < due {
+                std::thread::sleep(Duration::from_micros(EPOCH_US));
+            }
             Due::Wanted
         } else {
             Due::Elapsed
