@@ -90,6 +90,11 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Waits until flushed lines are there (PM2).
     fn fence(&self);
 
+    /// What was sent to memory so far, where somebody counts it.
+    fn wear(&self) -> Wear {
+        Wear::default()
+    }
+
     /// Makes everything flushed before, then this word, durable (PM4). After an error nothing is
     /// known of what came since the last success.
     fn commit(&self, at: Offset, word: u64) -> io::Result<()>;
@@ -110,6 +115,15 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Ends what the last call of [`Pmem::begin_writes`] began.
     #[inline]
     fn end_writes(&self) {}
+}
+
+/// What memory that wears out has taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wear {
+    /// Lines that were sent, as often as each was.
+    pub lines: u64,
+    /// Bytes of them that had been stored to.
+    pub bytes: u64,
 }
 
 /// Words in a row, to be loaded as [`Pmem::load`] loads one.

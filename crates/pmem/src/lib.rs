@@ -34,7 +34,7 @@ mod region;
 mod simulated;
 
 pub use allocator::{Allocator, BlockState, End, Purpose, Tally};
-pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, WordGroup, Words, Writes};
+pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, Wear, WordGroup, Words, Writes};
 pub use error::{Full, PoolError};
 pub use filed::Filed;
 pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::AtomicU32;
 
 use crate::region::Region;
-use crate::{Filed, Mapped, Offset, Pmem, Words};
+use crate::{Filed, Mapped, Offset, Pmem, Wear, Words};
 
 /// See the module's header.
 #[derive(Debug)]
@@ -118,6 +118,10 @@ impl Pmem for Memory {
     #[inline]
     fn fence(&self) {
         either!(self, memory => memory.fence());
+    }
+
+    fn wear(&self) -> Wear {
+        either!(self, memory => memory.wear())
     }
 
     fn commit(&self, at: Offset, word: u64) -> io::Result<()> {

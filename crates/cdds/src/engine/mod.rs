@@ -53,6 +53,7 @@
 //! Deliberately absent, for now: a large value in pieces. It is stored in one piece: a
 //! change of it costs O(size), and so does a read of a large hash.
 
+mod figures;
 mod group;
 mod kept;
 mod notes;
@@ -78,7 +79,7 @@ use pando_engine::{
 use pando_pmem::{
     Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
 };
-use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, lock};
+use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped, lock};
 
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
@@ -236,6 +237,8 @@ pub struct Cdds {
     generation: AtomicU64,
     /// Something was written since the last commit.
     written: AtomicBool,
+    /// Updates of keys.
+    updates: Striped<1>,
     tally: Arc<Tally>,
     /// The newest epoch that a snapshot sees, lasting or not; 0: there is none.
     newest_retained: AtomicU64,
@@ -722,6 +725,7 @@ impl Engine for Cdds {
             generation: AtomicU64::new(1),
             found,
             written: AtomicBool::new(false),
+            updates: Striped::default(),
         }))
     }
 
@@ -771,25 +775,6 @@ impl Engine for Cdds {
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {
-        let state = self.read();
-        let live = state.trees.values().filter(|tree| !tree.dropped);
-        let keys: u64 = live.clone().map(Counted::keys).sum();
-        let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
-        figure("trees", "Trees that exist.", live.count() as f64);
-        figure(
-            "keys",
-            "Keys in all trees, expired ones included.",
-            keys as f64,
-        );
-        figure(
-            "tombstones",
-            "Removed keys whose version is still remembered.",
-            lock(&state.graves).count() as f64,
-        );
-        figure(
-            "committed_epoch",
-            "The newest epoch that is durable.",
-            state.tree.pool.committed().0 as f64,
-        );
+        self.report(report);
     }
 }

@@ -428,6 +428,43 @@ fn a_note_comes_back_with_its_epoch() {
     );
 }
 
+/// Updates are counted, and what each has sent to memory that wears out.
+#[test]
+fn wear_is_reported_for_each_update() {
+    let file = PoolFile::new("wear");
+    let options = Options {
+        place: Place::Mapped(file.0.clone(), Medium::Rehearsal),
+        bytes: BYTES,
+        ..Options::default()
+    };
+    let clock = Arc::new(EpochClock::self_driven());
+    let engine = Cdds::open(clock, options).expect("a pool");
+    let (tree, mut session) = (
+        engine.create_tree(),
+        engine.session().expect("few sessions"),
+    );
+    let put = |_: Option<ValueRef<'_>>| Decision::Write(NewValue::new(Body::string(&[7; 100])));
+    for number in 0..100_u64 {
+        let name = number.to_be_bytes();
+        session.update(Key::new(tree, &name), &mut NoHook, put);
+    }
+    session.update(Key::new(tree, &[0; 8]), &mut NoHook, |_| Decision::Remove);
+    let mut figures = BTreeMap::new();
+    engine.gauges(&mut |gauge| {
+        figures.insert(gauge.name, gauge.value);
+    });
+    assert!((figures["updates_total"] - 101.0).abs() < 0.5);
+    // Its record of 130 bytes or so, its slot and its fingerprint; now and then a copy of a leaf.
+    let (lines, bytes) = (
+        figures["pool_lines_per_update"],
+        figures["pool_bytes_per_update"],
+    );
+    assert!((4.0..30.0).contains(&lines), "{lines} lines");
+    assert!((150.0..2000.0).contains(&bytes), "{bytes} bytes");
+    let all = figures["pool_written_lines_total"];
+    assert!((all - lines * 101.0).abs() < 0.5, "{all} lines");
+}
+
 #[test]
 fn what_is_no_pool_of_this_engine_is_refused() {
     let file = PoolFile::new("refused");

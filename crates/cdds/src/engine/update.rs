@@ -103,6 +103,7 @@ impl Cdds {
         if let Some(old) = old.map(Record::value) {
             state.keep_image(version_of(old), place.len() + old.len());
         }
+        self.updates.add([1]);
         self.note_written();
     }
 
@@ -168,6 +169,7 @@ impl Cdds {
         if matches!(change, Change::Remove(_)) && !forgotten {
             lock(&state.graves).bury(place, version);
         }
+        self.updates.add([1]);
         self.note_written();
         Ok(Some(version))
     }

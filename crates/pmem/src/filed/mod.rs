@@ -33,19 +33,21 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
 
 use pando_durability::disk::{Access, Disk, RealDisk};
-use pando_sync::lock;
+use pando_sync::{Striped, lock};
 use rustix::mm::MapFlags;
 
 use self::journal::{BLOCK_BYTES, Journal};
 use crate::mapped::{Mapping, file};
 use crate::region::Region;
-use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Words, check_size};
+use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Wear, Words, check_size};
 
 /// An ordinary file as memory.
 pub struct Filed {
     region: Region,
     journal: Mutex<Journal>,
     dirty: Mutex<Vec<u64>>,
+    /// Lines that were committed, and bytes that were flushed.
+    wear: Striped<2>,
     /// What the region lies in: dropped after it.
     _mapping: Mapping,
     /// Keeps the lock.
@@ -115,6 +117,7 @@ impl Filed {
             region,
             journal: Mutex::new(journal),
             dirty: Mutex::default(),
+            wear: Striped::default(),
             _mapping: mapping,
             _file: file,
         })
@@ -193,6 +196,12 @@ impl Pmem for Filed {
             dirty.dedup();
         }
         dirty.extend(at.get() / LINE_BYTES..end);
+        self.wear.add([0, length as u64]);
+    }
+
+    fn wear(&self) -> Wear {
+        let [lines, bytes] = self.wear.sums();
+        Wear { lines, bytes }
     }
 
     fn fence(&self) {
@@ -213,6 +222,7 @@ impl Pmem for Filed {
                 .map(|number| (number, self.line(number)))
                 .collect()
         };
+        self.wear.add([lines.len() as u64, WORD_BYTES]);
         journal.commit(&lines)
     }
 }

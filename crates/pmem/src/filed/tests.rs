@@ -287,6 +287,20 @@ fn a_filed_pool_is_there_again_without_what_was_not_committed() {
 }
 
 #[test]
+fn lines_of_commits_are_counted() {
+    let scratch = Scratch::new("wear");
+    let memory = Filed::create(&scratch.0, POOL_BYTES_MIN).unwrap();
+    for _ in 0..2 {
+        // Twice the same line, and the commit's.
+        memory.flush(Offset::new(4096), 8);
+        memory.flush(Offset::new(4104), 8);
+        memory.commit(Offset::new(64), 1).unwrap();
+    }
+    let (lines, bytes) = (4, 2 * (8 + 8 + 8));
+    assert_eq!(memory.wear(), crate::Wear { lines, bytes });
+}
+
+#[test]
 fn what_is_no_filed_pool_is_refused() {
     use PoolError::*;
     let scratch = Scratch::new("refused");

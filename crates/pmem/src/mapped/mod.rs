@@ -31,6 +31,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 
+use pando_sync::Striped;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -41,7 +42,7 @@ use self::protection::Protector;
 pub use self::protection::{Protection, has_protection_keys};
 use crate::limits::POOL_UNIT_BYTES;
 use crate::region::Region;
-use crate::{Offset, Pmem, PoolError, WORD_BYTES, Words, Writes, check_size};
+use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Wear, Words, Writes, check_size};
 
 /// What lies below a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,8 @@ pub struct Mapped {
     flush: Flush,
     medium: Medium,
     protector: Protector,
+    /// Lines and bytes that were flushed. None are of shared memory, whose lines stay in caches.
+    wear: Striped<2>,
     /// What the region lies in (PX1).
     mapping: Mapping,
     /// Keeps the lock.
@@ -198,6 +201,7 @@ impl Mapped {
             flush,
             medium,
             protector,
+            wear: Striped::default(),
             mapping,
             _file: file,
         })
@@ -289,8 +293,18 @@ impl Pmem for Mapped {
     #[inline]
     fn flush(&self, at: Offset, length: usize) {
         let start = self.region.pointer(at, length);
+        if self.flush == Flush::Never {
+            return;
+        }
+        let end = (at.get() + length as u64).div_ceil(LINE_BYTES);
+        self.wear.add([end - at.get() / LINE_BYTES, length as u64]);
         // SAFETY: the range lies in the region, which is mapped; the instruction was detected.
         unsafe { self.flush.lines(start, length) };
+    }
+
+    fn wear(&self) -> Wear {
+        let [lines, bytes] = self.wear.sums();
+        Wear { lines, bytes }
     }
 
     #[inline]

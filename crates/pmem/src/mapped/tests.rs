@@ -71,6 +71,20 @@ fn a_pool_is_there_after_it_was_dropped() {
     }
 }
 
+/// Memory that is flushed counts lines and bytes; shared memory takes none.
+#[test]
+fn what_is_flushed_is_counted() {
+    for (medium, lines) in [(Medium::Rehearsal, 4), (Medium::SharedMemory, 0)] {
+        let scratch = Scratch::new(&format!("wear-{medium:?}"));
+        let memory = Mapped::create(&scratch.0, BYTES, medium, Protection::None).unwrap();
+        memory.flush(Offset::new(120), 16);
+        memory.flush(Offset::new(128), 64);
+        memory.commit(Offset::new(64), 1).unwrap();
+        let bytes = lines / 4 * (16 + 64 + 8);
+        assert_eq!(memory.wear(), Wear { lines, bytes }, "{medium:?}");
+    }
+}
+
 #[test]
 fn a_pool_is_opened_once() {
     let scratch = Scratch::new("once");
