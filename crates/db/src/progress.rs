@@ -156,6 +156,12 @@ pub trait Slice: Any + Send + std::fmt::Debug {
         GateNeed::Own
     }
 
+    /// Whether all that it shows is found by one slice, and so at one moment as far as others write
+    /// several keys at once (MR3 scans-between-runs of minuet). Then [`Self::again`] is O(1).
+    fn shows_together(&self) -> bool {
+        false
+    }
+
     /// The present state of the work, to continue from if the next slice is in a run that does not
     /// count. O(what it has found), and called only where runs are repeated.
     fn again(&self) -> Box<dyn Slice>;

@@ -29,6 +29,7 @@ use pando_protocol::command::{
 };
 use pando_protocol::{Reply, Request};
 
+use super::branches::inner_read;
 use super::exec::runs_queue;
 use super::usual::{Ran, answer};
 use super::{HeldGates, Host, Turn, is_exec};
@@ -64,7 +65,8 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Progress {
         let start = reply.position();
-        let reads = spec.flags.has(Flag::Readonly) && !is_exec(spec);
+        let stores_nothing = || spec.has_keys_in_values() && names_one_key(spec, request);
+        let reads = !is_exec(spec) && (spec.flags.has(Flag::Readonly) || stores_nothing());
         let how = if reads {
             Attempt::Reads
         } else {
@@ -153,16 +155,22 @@ impl Turn<'_> {
     }
 
     fn is_run_beside(&self, client: &Client, spec: &CommandSpec, request: Request<'_>) -> bool {
-        // What a run writes would be noted for the mover before it can be read, and a snapshot
-        // stays as it is.
-        if self.session.placing.placed.is_some() || client.uses.is_some() {
+        // What a run writes would be noted for the mover before it can be read.
+        if self.session.placing.placed.is_some() {
+            return false;
+        }
+        if reads_branch(spec) {
+            return inner_read(request).is_ok_and(|(spec, inner)| is_of_several(spec, inner));
+        }
+        // A snapshot stays as it is.
+        if client.uses.is_some() {
             return false;
         }
         if !runs_queue(client, spec) {
             // Of many keys, all gates cost less.
             let is_small =
                 request.len() <= limits::RUN_ARGUMENTS_MAX || spec.gates == GateNeed::Own;
-            return is_small && may_be_run(spec) && !names_one_key(spec, request);
+            return is_small && is_of_several(spec, request);
         }
         let queue = client.transaction.as_ref();
         let queue = queue.filter(|queue| queue.len() <= limits::RUN_REQUESTS_MAX);
@@ -245,6 +253,12 @@ impl Turn<'_> {
             if slices.work.gates() == GateNeed::All {
                 return self.build_branch(&mut *slices.work, reply);
             }
+            let is_past = slices.moment.is_some();
+            let is_run =
+                !is_past && slices.work.shows_together() && self.session.store.runs_beside();
+            if is_run {
+                return self.step_until_it_counts(client, slices, reply);
+            }
             return slices.work.step(&mut self.keyspace(index), reply);
         }
         let (start, before) = (reply.position(), slices.work.again());
@@ -258,6 +272,27 @@ impl Turn<'_> {
             }
         }
         counts && done
+    }
+
+    /// A slice that shows keys together, which is a run that only reads.
+    fn step_until_it_counts(
+        &mut self,
+        client: &mut Client,
+        slices: &mut Slices,
+        reply: &mut Reply<'_>,
+    ) -> bool {
+        let (start, before) = (reply.position(), slices.work.again());
+        let done = self.until_it_counts(client, Attempt::Reads, |turn, client| {
+            reply.rewind(start);
+            slices.work = before.again();
+            slices.work.step(&mut turn.keyspace(client.index()), reply)
+        });
+        done.unwrap_or_else(|| {
+            // The next turn tries it again.
+            reply.rewind(start);
+            slices.work = before;
+            false
+        })
     }
 
     /// Whether the current run will not count, as far as is known.
@@ -332,17 +367,36 @@ impl Turn<'_> {
 }
 
 /// Whether requests of this command may be runs of their own: it may name several keys and does not
-/// treat each by itself, as DEL does; or it reads what it finds. Of one that goes on in slices that
-/// is the first.
+/// treat each by itself, as DEL does; or it reads what it finds, or what values name. Of one that
+/// goes on in slices that is the first.
 #[inline]
 pub(super) fn may_be_run(spec: &CommandSpec) -> bool {
     let is_several = if spec.rules.has(Rule::Sliced) {
-        spec.keys.is_empty()
+        spec.keys.is_empty() || spec.has_keys_in_values()
     } else {
         spec.keys.len() > usize::from(spec.has_one_key())
     };
     let is_of_keys = matches!(spec.id, CommandId::Keyspace(_));
     is_several && is_of_keys && !spec.rules.has(Rule::OnlyRemoves)
+}
+
+/// Whether a request is one that [`may_be_run`], and of more than one key.
+fn is_of_several(spec: &CommandSpec, request: Request<'_>) -> bool {
+    let is_several = || {
+        if spec.has_keys_in_values() {
+            // SORT without an option reads the key that it names.
+            request.len() > 2
+        } else {
+            !names_one_key(spec, request)
+        }
+    };
+    may_be_run(spec) && is_several()
+}
+
+/// Whether the command is BRANCH READ.
+#[inline]
+fn reads_branch(spec: &CommandSpec) -> bool {
+    matches!(spec.id, CommandId::Connection(ConnectionCommand::Branch)) && spec.own_name() == "read"
 }
 
 fn names_keys(spec: &CommandSpec, request: Request<'_>) -> bool {

@@ -17,6 +17,7 @@
 //! says by hand that it needs all gates. The host's command that Redis calls a write (FUNCTION
 //! FLUSH) touches no key.
 
+use super::keys::KeySpec;
 use super::spec::words;
 use super::{CommandId, CommandSpec, Flag};
 
@@ -105,6 +106,13 @@ impl CommandSpec {
     #[must_use]
     pub const fn has_one_key(&self) -> bool {
         self.keys.len() == 1 && self.keys[0].last == 0 && !self.keys[0].counted
+    }
+
+    /// Whether values may name keys that it reads.
+    #[must_use]
+    #[inline]
+    pub fn has_keys_in_values(&self) -> bool {
+        self.keys.iter().any(KeySpec::is_named_by_values)
     }
 }
 

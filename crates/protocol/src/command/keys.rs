@@ -172,6 +172,12 @@ impl KeySpec {
         Self::new(1, 0, 1, access, effects).elsewhere()
     }
 
+    /// Whether it is [`Self::named_by_values`].
+    #[inline]
+    pub(super) fn is_named_by_values(&self) -> bool {
+        self.elsewhere && self.keyword.is_none()
+    }
+
     pub(super) const fn elsewhere(mut self) -> Self {
         self.elsewhere = true;
         self

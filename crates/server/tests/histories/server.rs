@@ -92,6 +92,10 @@ impl Server {
         }
     }
 
+    pub(crate) fn engine(&self) -> EngineKind {
+        self.engine
+    }
+
     /// Whether keys are kept in order.
     pub(crate) fn is_ordered(&self) -> bool {
         self.engine.is_ordered()

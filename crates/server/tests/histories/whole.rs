@@ -1,5 +1,8 @@
 //! Commands on several keys, or on a whole database, are seen whole by commands on any worker.
 
+use std::time::Duration;
+
+use pando_db::EngineKind;
 use pando_protocol::resp::Value;
 
 use crate::server::{Connection, Server, integer, text, texts, with_every_engine};
@@ -178,6 +181,14 @@ fn is_one_key(reply: Value) -> Result<(), String> {
     (count == 1).then_some(()).ok_or(said)
 }
 
+/// One of two keys takes the place of the other.
+fn trade_places(writer: &mut Connection, _: usize) {
+    for (from, to) in [("k0", "k1"), ("k1", "k0")] {
+        let requests = [format!("SET {to} v"), format!("DEL {from}")];
+        writer.transaction(&requests).expect("nothing is watched");
+    }
+}
+
 /// By commands that name both keys, that walk, and that count.
 #[test]
 fn a_key_takes_the_place_of_another_at_once() {
@@ -186,14 +197,60 @@ fn a_key_takes_the_place_of_another_at_once() {
         let requests = ["MGET k0 k1", "EXISTS k0 k1", "DBSIZE", "KRANGE - +"];
         let requests = &requests[..if server.is_ordered() { 4 } else { 3 }];
         for request in requests {
-            let write = |writer: &mut Connection, _: usize| {
-                for (from, to) in [("k0", "k1"), ("k1", "k0")] {
-                    let requests = [format!("SET {to} v"), format!("DEL {from}")];
-                    writer.transaction(&requests).expect("nothing is watched");
-                }
-            };
-            check(server, 500, write, request, is_one_key);
+            check(server, 500, trade_places, request, is_one_key);
         }
+    });
+}
+
+/// By commands whose keys are named by values, and by those that name a branch.
+#[test]
+fn a_key_takes_the_place_of_another_for_those_who_do_not_name_it() {
+    with_every_engine(|server| {
+        let mut connection = server.connect();
+        connection.ok("SET k0 v");
+        connection.call("RPUSH names 0 1");
+        for request in ["SORT_RO names BY n GET k*", "SORT names BY n GET k*"] {
+            check(server, 200, trade_places, request, is_one_key);
+        }
+        let mut reader = server.connect();
+        let read = move || {
+            reader.call("SORT names BY n GET k* STORE sorted");
+            let seen = texts(reader.call("LRANGE sorted 0 -1"));
+            // What is absent is stored as the empty string.
+            let there = seen.iter().flatten().filter(|text| !text.is_empty());
+            assert_eq!(there.count(), 1, "{seen:?}");
+        };
+        let mut writer = server.connect();
+        let write = || (0..crate::rounds(200)).for_each(|round| trade_places(&mut writer, round));
+        crate::beside(write, vec![Box::new(read)]);
+        if server.engine() == EngineKind::Minuet {
+            connection.call("DEL names sorted");
+            for request in ["MGET k0 k1", "EXISTS k0 k1", "KRANGE - +"] {
+                let request = format!("BRANCH READ MAIN {request}");
+                check(server, 300, trade_places, &request, is_one_key);
+            }
+        }
+    });
+}
+
+/// By a range that begins with more entries of passed deadlines than one slice looks at.
+#[test]
+fn a_key_takes_the_place_of_another_behind_a_slice() {
+    const PASSED: usize = pando_db::limits::SLICE_ENTRIES_MAX + 100;
+    with_every_engine(|server| {
+        if !server.is_ordered() {
+            return;
+        }
+        let mut connection = server.connect();
+        connection.ok("DEBUG SET-ACTIVE-EXPIRE 0");
+        for key in 0..PASSED {
+            connection.ok(format!("SET a{key} v PX 1"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        connection.ok("SET k0 v");
+        check(server, 200, trade_places, "KRANGE - +", is_one_key);
+        let dead = integer(&connection.call("DBSIZE")) as usize;
+        assert!(dead > PASSED, "{dead} entries were passed over");
     });
 }
 
@@ -272,7 +329,7 @@ fn a_flushed_database_is_empty_at_once() {
 
 #[test]
 fn canary_half_is_noticed() {
-    let server = Server::start(pando_db::EngineKind::default());
+    let server = Server::start(EngineKind::default());
     let (mut writer, mut reader) = (server.connect(), server.connect());
     writer.ok("MSET a 1 b 1");
     assert_eq!(expect(are_one)(reader.call("MGET a b")), Ok(()));

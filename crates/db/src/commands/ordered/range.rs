@@ -358,6 +358,10 @@ impl Slice for Search<'static> {
         Search::step(self, keyspace, reply)
     }
 
+    fn shows_together(&self) -> bool {
+        true
+    }
+
     fn again(&self) -> Box<dyn Slice> {
         Box::new(self.clone())
     }
