@@ -222,6 +222,40 @@ fn a_large_merge_that_does_not_catch_up_is_noticed() {
     assert!(!(0..10).any(notices));
 }
 
+/// However much is written while it goes through the keys: its answer is that of one moment, when it
+/// began.
+#[test]
+fn a_large_dry_run_tells_of_one_moment() {
+    for seed in 0..40 {
+        let line = merge_line(seed).replace(" DRY RUN", "") + " DRY RUN";
+        let (_theirs, mut ours) = parted(seed);
+        let mut writer = ours.connect();
+        writer.check(&[(&format!("BRANCH USE {}", ours_of(seed)), "+OK")]);
+        let mut rng = fastrand::Rng::with_seed(seed + 2000);
+        let (mut written, mut before) = (Vec::new(), 0);
+        let lowered = Lowered::to(0, 3, 2);
+        let (large, _) = ours.run_between_slices(words(&line), |slice| {
+            for _ in 0..rng.usize(..3) {
+                written.push(change(&mut rng));
+                writer.line(&written[written.len() - 1]);
+            }
+            // The first slice is the beginning.
+            before = if slice == 0 { written.len() } else { before };
+        });
+        drop(lowered);
+        let (_theirs, mut expected) = parted(seed);
+        for line in &written[..before] {
+            expected.line(line);
+        }
+        expected.check(&[("SELECT 0", "+OK")]);
+        assert_eq!(text(&large), expected.line(&line), "seed {seed}: {line}");
+        for line in &written[before..] {
+            expected.line(line);
+        }
+        assert_eq!(contents(&mut ours), contents(&mut expected), "seed {seed}");
+    }
+}
+
 /// Keys that differ on two branches.
 fn many() -> (Shell, Shell) {
     let mut main = shell();
