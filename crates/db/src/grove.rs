@@ -24,6 +24,8 @@ pub(crate) struct Grove {
     pub(crate) engine: Option<Arc<Minuet>>,
     /// Where the checkpoint began that it comes from, if it does from any.
     pub(crate) checkpoint: LogEpoch,
+    /// That has a full copy, of which nothing else in the log tells (FA1 planted-whole).
+    pub(crate) is_planted: bool,
     /// How many changes there have been.
     pub(crate) changes: u64,
     pub(crate) mainline: u64,

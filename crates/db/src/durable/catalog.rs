@@ -113,6 +113,10 @@ pub(crate) enum Event {
     Planted {
         checkpoint: LogEpoch,
     },
+    /// The same, if that checkpoint is ever finished: this is in the log before it is.
+    Planting {
+        checkpoint: LogEpoch,
+    },
 }
 
 /// See the module's header.
@@ -274,6 +278,10 @@ impl CatalogChange {
                 out.put(&[10]);
                 out.number(checkpoint.0);
             }
+            Event::Planting { checkpoint } => {
+                out.put(&[11]);
+                out.number(checkpoint.0);
+            }
         }
     }
 
@@ -318,6 +326,9 @@ impl CatalogChange {
                 trees: take_trees(input)?,
             },
             10 => Event::Planted {
+                checkpoint: LogEpoch(input.number()?),
+            },
+            11 => Event::Planting {
                 checkpoint: LogEpoch(input.number()?),
             },
             _ => return malformed("branches changed in a way that this version does not know"),
@@ -555,6 +566,9 @@ mod tests {
             },
             Event::Planted {
                 checkpoint: LogEpoch(300),
+            },
+            Event::Planting {
+                checkpoint: LogEpoch(301),
             },
         ];
         for event in events {

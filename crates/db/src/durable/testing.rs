@@ -51,6 +51,8 @@ pub(crate) enum Fault {
     AdoptionForgotten,
     /// The record of that names an epoch before the last ones of what it became.
     AdoptedEarly,
+    /// A start from the checkpoint of a full copy that was never shown does not say so.
+    PlantingForgotten,
     /// Replay restores the newest records of a wave first.
     WaveBackwards,
     /// The age of a write that is not durable is unknown.

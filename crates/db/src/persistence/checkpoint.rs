@@ -54,6 +54,7 @@ use super::about::About;
 use super::pace::{Duty, Pace, Written};
 use crate::database::Database;
 use crate::durable::bytes::Sink;
+use crate::durable::catalog::Event;
 #[cfg(test)]
 use crate::durable::testing::{Fault, is};
 use crate::durable::{CheckpointReport, Durable, record, value};
@@ -159,6 +160,23 @@ impl Database {
         &self,
         options: &CheckpointOptions,
     ) -> Result<CheckpointReport, CheckpointFailure> {
+        self.checkpoint_as(options, false)
+    }
+
+    /// The same of a full copy that nothing else has: when it is finished, the log says so (FA1
+    /// planted-whole).
+    pub(crate) fn checkpoint_of_copy(
+        &self,
+        options: &CheckpointOptions,
+    ) -> Result<CheckpointReport, CheckpointFailure> {
+        self.checkpoint_as(options, true)
+    }
+
+    fn checkpoint_as(
+        &self,
+        options: &CheckpointOptions,
+        is_copy: bool,
+    ) -> Result<CheckpointReport, CheckpointFailure> {
         let durable = self.durable.as_ref().ok_or(CheckpointFailure::NotDurable)?;
         let Ok(mut kept) = durable.checkpoints.try_lock() else {
             return Err(CheckpointFailure::Busy);
@@ -169,11 +187,11 @@ impl Database {
         if loading {
             return Err(CheckpointFailure::Loading);
         }
-        let mut taken = self.take_checkpoint(durable, options, &mut kept, false);
+        let mut taken = self.take_checkpoint(durable, options, &mut kept, (false, is_copy));
         if matches!(taken, Err(CheckpointFailure::Overtaken)) {
             let _ = checkpoint::remove_unfinished(&*durable.options.disk, &durable.files);
             durable.log.spend_on_checkpoint(0);
-            taken = self.take_checkpoint(durable, options, &mut kept, true);
+            taken = self.take_checkpoint(durable, options, &mut kept, (true, is_copy));
         }
         if taken.is_err() {
             // A disk that was too full for it gets the space back. What cannot be removed is
@@ -193,7 +211,7 @@ impl Database {
         durable: &Durable,
         options: &CheckpointOptions,
         kept: &mut Vec<LogEpoch>,
-        with_album: bool,
+        (with_album, is_copy): (bool, bool),
     ) -> Result<CheckpointReport, CheckpointFailure> {
         let began = Instant::now();
         if kept.is_empty() {
@@ -208,6 +226,9 @@ impl Database {
         let options = hurried.as_ref().unwrap_or(options);
         let freed = durable.make_room(kept)?;
         let (start, mut about, album) = self.begin_checkpoint(durable, with_album);
+        if is_copy {
+            self.note_planting(start)?;
+        }
         #[cfg(test)]
         let start = if is(Fault::CheckpointStartsLate) {
             start.next().next()
@@ -322,6 +343,20 @@ impl Database {
         };
         drop(gates);
         (start, about, album)
+    }
+
+    /// Logs that the checkpoint that began at `start` has a full copy, if it is finished: the end
+    /// epoch comes later, and is durable before there is a manifest (CW2).
+    fn note_planting(&self, start: LogEpoch) -> Result<(), CheckpointFailure> {
+        let mut state = self.open_session()?;
+        let mut turn = Turn::begin(self, &mut state);
+        turn.hold_all();
+        let point = self.epochs.current();
+        let planting = Event::Planting { checkpoint: start };
+        self.note_change(turn.session_mut(), point, planting);
+        turn.end_whole();
+        self.close_session(&state);
+        Ok(())
     }
 
     /// Cuts a tree of so many keys into ranges.

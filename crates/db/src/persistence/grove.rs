@@ -25,6 +25,8 @@ use super::load::Loader;
 use super::recover::RecoveryError;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
+#[cfg(test)]
+use crate::durable::testing::{Fault, is};
 use crate::expiry::{ExpiryIndex, Of};
 use crate::grove::{Grove, Grown};
 use crate::limits;
@@ -59,6 +61,7 @@ impl Grove {
         Self {
             engine: store.branching().map(Arc::clone),
             checkpoint: LogEpoch::NONE,
+            is_planted: false,
             changes: 0,
             mainline: 0,
             branches: BTreeMap::from([(0, first)]),
@@ -183,6 +186,7 @@ impl Grove {
                 adopt(&engine, (store, expiry), (id, &trees), &hidden)?;
             }
             Event::Planted { checkpoint } => self.check_planted(checkpoint)?,
+            Event::Planting { checkpoint } => self.is_planted = checkpoint == self.checkpoint,
             Event::Released { epoch, .. } => left = self.release(store, epoch)?,
         }
         for tree in left {
@@ -195,12 +199,13 @@ impl Grove {
     }
 
     /// FA1 planted-whole: what came by a copy is in no log.
-    fn check_planted(&self, checkpoint: LogEpoch) -> Result<(), Malformed> {
+    fn check_planted(&mut self, checkpoint: LogEpoch) -> Result<(), Malformed> {
         if checkpoint > self.checkpoint {
             return malformed(
                 "the data came by a full copy, and its checkpoint is damaged or gone",
             );
         }
+        self.is_planted = false;
         Ok(())
     }
 
@@ -251,12 +256,27 @@ impl Grove {
         Ok(())
     }
 
-    /// Gives every branch a tree for each of so many databases; returns what has changed.
+    /// Gives every branch a tree for each of so many databases; returns what the log is to say
+    /// before anything else: what has changed, and that a full copy is in the checkpoint.
     pub(crate) fn complete(&mut self, databases: usize, point: LogEpoch) -> Vec<CatalogChange> {
         let mut changes = Vec::new();
         let Some(engine) = &self.engine else {
             return changes;
         };
+        #[cfg(test)]
+        let is_planted = self.is_planted && !is(Fault::PlantingForgotten);
+        #[cfg(not(test))]
+        let is_planted = self.is_planted;
+        if is_planted {
+            self.changes += 1;
+            changes.push(CatalogChange {
+                changes: self.changes,
+                point,
+                event: Event::Planted {
+                    checkpoint: self.checkpoint,
+                },
+            });
+        }
         for (number, branch) in self.branches.iter_mut().skip(1) {
             let trees = &mut branch.note.trees;
             if trees.len() >= databases {

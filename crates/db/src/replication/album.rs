@@ -9,7 +9,10 @@
 //!
 //! - **FA1 planted-whole** What was planted is there for clients, and for the next start, when all
 //!   of it is in a checkpoint, or not at all: when a copy is given up, its branches go, and the
-//!   databases are empty again.
+//!   databases are empty again. While that checkpoint is taken the log says that it has a copy, and
+//!   when the copy is shown, that there is none without it. A start that finds the checkpoint, and
+//!   the first of the two alone, writes the second before anything else: so what is written from
+//!   then on is never put on top of an older checkpoint.
 //!
 //! Deliberately absent: a copy with branches beside the present data. The engine has one first
 //! branch, of which all others come.
@@ -297,6 +300,7 @@ impl Planted {
         database.branches.replace(Grove {
             engine: Some(self.engine),
             checkpoint: LogEpoch::NONE,
+            is_planted: false,
             changes: forest.changes,
             mainline: forest.mainline,
             branches,
@@ -328,7 +332,7 @@ pub(super) fn keep(database: &Database) -> Result<Option<LogEpoch>, ReplicationE
         ..CheckpointOptions::default()
     };
     loop {
-        match database.checkpoint(&options) {
+        match database.checkpoint_of_copy(&options) {
             Ok(report) => return Ok(Some(report.start)),
             Err(CheckpointFailure::NotDurable) => return Ok(None),
             Err(CheckpointFailure::Busy) => {

@@ -314,10 +314,8 @@ fn a_crash_leaves_all_of_a_copy_or_nothing() {
     }
 }
 
-/// What came by a copy is in no log: without its checkpoint, an older one and the log are refused.
-#[test]
-fn a_copy_whose_checkpoint_is_damaged_is_not_taken_for_another() {
-    let disks = [(); 2].map(|()| SimulatedDisk::new());
+/// A followed server with a branch, and a replica that has had data and a checkpoint of its own.
+fn before_a_copy(disks: &[SimulatedDisk; 2]) -> Pair {
     let [mut up, mut down] = [0, 1].map(|side| minuet(Some(&disks[side]), side == 1));
     for line in ["SET k v", "BRANCH CREATE trial", "SET k w"] {
         assert!(!up.line(line).starts_with('-'));
@@ -325,28 +323,77 @@ fn a_copy_whose_checkpoint_is_damaged_is_not_taken_for_another() {
     down.line("SET own data");
     let taken = down.database.checkpoint(&CheckpointOptions::default());
     taken.expect("there is room for a checkpoint");
-    let mut pair = Pair::new(up, down);
+    Pair::new(up, down)
+}
+
+/// Damages the newest of two checkpoints.
+fn damage_newest(disk: &SimulatedDisk) {
+    let files = disk.files().into_iter().map(|(path, _)| path);
+    let manifests: Vec<_> = files
+        .filter(|path| path.to_string_lossy().contains("manifest"))
+        .collect();
+    assert_eq!(manifests.len(), 2);
+    let newest = manifests.into_iter().max().expect("there are two");
+    assert!(disk.flip(&newest, 40, 1));
+}
+
+fn is_refused(disk: &SimulatedDisk) -> bool {
+    let opened = open(Some(disk), true);
+    opened.is_err_and(|error| error.contains("its checkpoint is damaged or gone"))
+}
+
+/// What came by a copy is in no log: without its checkpoint, an older one and the log are refused.
+#[test]
+fn a_copy_whose_checkpoint_is_damaged_is_not_taken_for_another() {
+    let disks = [(); 2].map(|()| SimulatedDisk::new());
+    let mut pair = before_a_copy(&disks);
     settle(&mut pair).expect("it follows");
     pair.up.line("SET k x");
     settle(&mut pair).expect("it follows");
     same(&mut pair).expect("it follows");
     pair.down.database.end_epoch();
     drop(pair);
-    let manifests = |disk: &SimulatedDisk| -> Vec<_> {
-        let files = disk.files().into_iter().map(|(path, _)| path);
-        files
-            .filter(|path| path.to_string_lossy().contains("manifest"))
-            .collect()
-    };
     let disk = disks[1].crash(1);
-    assert_eq!(manifests(&disk).len(), 2);
-    let newest = manifests(&disk).into_iter().max().expect("there are two");
-    assert!(disk.flip(&newest, 40, 1));
-    let Err(error) = open(Some(&disk), true) else {
-        panic!("an older checkpoint was taken");
-    };
+    damage_newest(&disk);
+    assert!(is_refused(&disk), "an older checkpoint was taken");
+}
+
+/// The power goes at this call of a copy. If the next start finds the copy's checkpoint and no
+/// record that it was shown, something is written, and the checkpoint is damaged: whether an older
+/// one is refused then.
+fn refuses_behind_the_checkpoint(call: usize) -> Option<bool> {
+    let disks = [(); 2].map(|()| SimulatedDisk::new());
+    let mut pair = before_a_copy(&disks);
+    let copied = all_content(&mut pair.up);
+    disks[1].fail_at(disks[1].call_count() + call, DiskFault::PowerLoss);
+    let _ = settle(&mut pair);
+    drop(pair);
+    let disk = disks[1].crash(call as u64);
+    let mut down = open(Some(&disk), true).expect("it can be recovered");
+    let is_shown = pando_sync::lock(&down.database.standing).epoch > crate::LogEpoch::NONE;
+    if is_shown || all_content(&mut down) != copied {
+        return None;
+    }
+    follow(&down, false, Refusal::Nothing);
+    down.line("SET own more");
+    down.database.end_epoch();
+    drop(down);
+    let disk = disk.crash(1);
+    damage_newest(&disk);
+    Some(is_refused(&disk))
+}
+
+/// FA1 planted-whole, with its canary: between the checkpoint of a copy and the record that it is
+/// shown.
+#[test]
+fn a_copy_that_was_kept_and_not_shown_is_not_taken_for_another() {
+    let all = || (1..120).filter_map(refuses_behind_the_checkpoint);
+    let refused: Vec<bool> = all().collect();
     assert!(
-        error.contains("its checkpoint is damaged or gone"),
-        "{error}"
+        !refused.is_empty() && refused.iter().all(|it| *it),
+        "{refused:?}"
     );
+    let planted = crate::durable::testing::Fault::PlantingForgotten;
+    let refused = crate::durable::testing::with(planted, || all().collect::<Vec<bool>>());
+    assert!(refused.contains(&false), "the canary: {refused:?}");
 }

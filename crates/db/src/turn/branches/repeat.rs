@@ -73,7 +73,7 @@ impl Turn<'_> {
                 Ok(())
             }
             // Whatever it was, a copy of it was sent.
-            Event::Planted { .. } => Ok(()),
+            Event::Planted { .. } | Event::Planting { .. } => Ok(()),
             Event::Adopted { branch, hidden, .. } => {
                 let (ours, hidden) = (self.numbered(*branch)?, self.numbered(*hidden)?);
                 if ours.id == BranchId::FIRST || hidden.id == BranchId::FIRST {
