@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pando_engine::mark::without_mark;
 use pando_engine::{
-    AccessMark, Attributes, BodyRef, Deadline, HashRef, RowTag, StringRef, ValueRef, ValueVersion,
+    AccessMark, Attributes, BodyRef, Deadline, HashRef, RowTag, Shown, StringRef, ValueRef,
+    ValueVersion, WideRow,
 };
 use pando_memory::pool::is_emptying;
 use pando_sync::epoch::Guard;
@@ -136,6 +137,12 @@ impl<'g> BlockRef<'g> {
     #[inline]
     pub fn is_short(self) -> bool {
         is_short(self.meta())
+    }
+
+    /// Whether this is a block of a large row.
+    #[inline]
+    pub fn is_wide(self) -> bool {
+        self.meta() & FORM_MASK == Form::Wide as u32
     }
 
     /// The version of the value, or of its removal.
@@ -281,6 +288,32 @@ impl<'g> BlockRef<'g> {
             body,
             mark: AccessMark::of(self.meta_word()),
         })
+    }
+
+    /// The large row of this block and its value, if it has one, to be changed in place.
+    ///
+    /// # Safety
+    /// Until the last use of what is returned, nobody else is pinned, and the caller uses nothing
+    /// else that this block has shown (VB1 immutable-block).
+    pub unsafe fn lend(self) -> Option<Shown<'g>> {
+        if !self.is_wide() {
+            return None;
+        }
+        let meta = self.meta();
+        let shape = self.shape();
+        let row = self.0.as_ptr().wrapping_add(shape.body_offset);
+        // SAFETY: the form says that the body is a row, which `locate` aligned; the caller vouches
+        // that nobody else reads it.
+        let row = unsafe { &mut *row.cast::<WideRow>() };
+        let (version, attributes) = (self.version(), self.attributes(meta));
+        let mark = AccessMark::of(self.meta_word());
+        Some(Shown::lent(
+            version,
+            attributes,
+            self.row_tag(meta),
+            row,
+            mark,
+        ))
     }
 
     /// The type of a block that holds a row.

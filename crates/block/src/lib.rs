@@ -23,7 +23,10 @@
 //! Invariants:
 //! - **VB1 immutable-block** A published block is immutable except for its access mark, a hint in a
 //!   word that is only accessed as an atomic. A change publishes a new block and retires the old
-//!   one. Readers pinned before that may go on reading the old one.
+//!   one. Readers pinned before that may go on reading the old one. The one exception: a session
+//!   that is alone (R4 alone of the sync crate), so that nobody reads any block, takes a large row
+//!   out of its block to change it ([`BlockRef::lend`]). What is left there is an empty row, in a
+//!   block that nobody finds any more before others are pinned again.
 //! - **VB2 one-owner** Every body and every external key part is owned by exactly one block that is
 //!   not retired, or by retired blocks only. A successor takes them over bit by bit; the retired
 //!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor were pinned

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pando_engine::{EpochClock, Point};
 use pando_memory::pool::Pool;
 use pando_sync::Padded;
-use pando_sync::epoch::{Collector, Guard, Participant, Reclaim};
+use pando_sync::epoch::{Alone, Collector, Guard, Participant, Reclaim};
 
 /// Commits after which a session maintains its engine under a self-driven clock, and the steps it
 /// then takes: one per few commits, so that dropped trees are freed as others fill.
@@ -76,6 +76,12 @@ impl<C, X> Context<C, X> {
         // chosen by this call and cannot be named outside of it.
         let guard = unsafe { Guard::new() };
         operate(guard, &mut *pinned.0)
+    }
+
+    /// Keeps all other sessions from being pinned, unless one is now (R4 alone of the sync crate).
+    #[must_use]
+    pub fn try_alone(&self) -> Option<Alone<Pool>> {
+        self.participant.try_alone()
     }
 
     /// Takes a pin for the session's caller ([`Point::pin`]).

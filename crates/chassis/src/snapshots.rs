@@ -154,6 +154,8 @@ pub enum SnapshotFault {
     LaterImage,
     /// What older snapshots need of a released one is not copied (SI5 merged-down).
     DroppedMerge,
+    /// A large row that the newest snapshot holds is changed in place (SI1 image-first).
+    LentThoughKept,
 }
 
 /// See the module's header.

@@ -7,7 +7,7 @@ use pando_cdds::Cdds;
 use pando_engine::{
     CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
     LogEpoch, NewValue, Ordered, OrderedAt, Outcome, Point, Pressure, Probe, ReadAt,
-    ReferenceEngine, ReferenceOptions, Relocate, Restore, Restored, SessionLimit, Snapshot,
+    ReferenceEngine, ReferenceOptions, Relocate, Restore, Restored, SessionLimit, Shown, Snapshot,
     SnapshotLimit, Snapshots, Transactional, TreeId, ValueRef, ValueVersion, Walk, WalkAt,
 };
 use pando_masstree::Masstree;
@@ -267,6 +267,15 @@ impl Point for StoreSession {
         decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         on!(StoreSession, self, session => session.update(key, hook, decide))
+    }
+
+    fn change<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        decide: impl FnMut(&mut Shown<'_>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        on!(StoreSession, self, session => session.change(key, hook, decide))
     }
 
     fn sample<R>(

@@ -31,7 +31,8 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use crate::{
-    Amendment, Deadline, EpochClock, Hand, Key, NewValue, Pinned, TreeId, ValueRef, ValueVersion,
+    Amendment, Deadline, EpochClock, Hand, Key, NewValue, Pinned, Shown, TreeId, ValueRef,
+    ValueVersion,
 };
 
 /// All sessions that the engine can serve are in use.
@@ -295,6 +296,19 @@ pub trait Point {
         hook: &mut H,
         decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion>;
+
+    /// [`Self::update`] for a change of a large row that may be made in place: an engine that knows
+    /// that nobody else sees the value may let the closure take its row ([`Shown::take`]). It then
+    /// writes a value made of that, removes the key, or gives it back and keeps the key. The commit
+    /// hook sees an old value with an empty row where the row was taken.
+    fn change<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        mut decide: impl FnMut(&mut Shown<'_>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        self.update(key, hook, |old| decide(&mut Shown::seen(old)))
+    }
 
     /// Updates `keys` in order, one at a time, with interleaved descents where the engine can.
     /// `decide` receives the index.

@@ -19,6 +19,8 @@ pando_chassis::counters! {
     layer_removals_total,
     /// Layers of one key folded back into the entry above, so far.
     layer_folds_total,
+    /// Large rows that were taken and changed in place so far.
+    rows_in_place_total,
     /// Reads of a node repeated because of an insert, so far.
     local_retries,
     /// Descents that a split or removal sent back to a root, so far.

@@ -26,7 +26,7 @@
 //! Not in the paper: `boundaries` and `sample` (parts of a tree for checkpoints, random keys),
 //! `relocate` (values move out of memory that is to return to the system). Each departure from the
 //! paper is stated, with its reason, in the module where it happens. Invariants M1 reachable-lives
-//! to M7 slot-reuse-marked are in `node`.
+//! to M8 changed-alone are in `node`.
 //!
 //! Memory that was replaced or removed waits for the pins of readers (§4.6.1). It is bounded by
 //! [`Options::retired_bytes_max`]; large values count with what they do not share with their

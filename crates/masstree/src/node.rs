@@ -43,6 +43,9 @@
 //!   down.
 //! - **M7 slot-reuse-marked** A slot whose code is not [`CODE_NEVER`] is reused only under the
 //!   inserting mark.
+//! - **M8 changed-alone** A large row is taken out of a block that is linked, to be changed in
+//!   place, only while its session is alone (R4 alone of the sync crate) and no snapshot holds the
+//!   value. Another block is linked in its place, or the row given back, before others are pinned.
 
 use std::marker::PhantomData;
 use std::ops::Deref;

@@ -20,7 +20,7 @@ use std::mem;
 use std::vec;
 
 use pando_block::{BlockRef, KeyPart};
-use pando_engine::{Decision, Key, NoHook, Restored, ValueRef};
+use pando_engine::{Decision, Key, NoHook, Restored, Shown};
 use pando_sync::sharing::NodeLock;
 use pando_sync::version_lock::NodeKind;
 
@@ -141,7 +141,8 @@ impl<'g> Packer<'_, '_, 'g> {
             images: None,
             key: Key::new(self.tree.id, restored.key),
             hook: &mut NoHook,
-            decide: |_: Option<ValueRef<'_>>| {
+            in_place: false,
+            decide: |_: &mut Shown<'_>| {
                 Decision::Write(value.take().expect("a decision is taken once"))
             },
         }

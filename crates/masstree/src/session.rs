@@ -8,7 +8,7 @@ use pando_block::BlockRef;
 use pando_chassis::maintain_some;
 use pando_engine::{
     CommitHook, Decision, Direction, Hand, Key, NewValue, NoHook, Ordered, Point, Probe, Relocate,
-    Restore, Restored, TreeId, ValueRef, ValueVersion, sweep_in_order,
+    Restore, Restored, Shown, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 use pando_memory::pool::Need;
 
@@ -51,6 +51,43 @@ impl MasstreeSession {
             context,
             spots: Spots::default(),
         }
+    }
+
+    #[inline]
+    fn update_or_change<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        in_place: bool,
+        mut decide: impl FnMut(&mut Shown<'_>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        key.check();
+        let engine = &self.engine;
+        let spot = self.spots.take();
+        let version = self.context.pinned(|guard, context| {
+            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
+                // The write is lost, but its closure may carry a result out.
+                decide(&mut Shown::seen(None));
+                return None;
+            };
+            // SAFETY: spots are gone when the session is not pinned (MH1 spots-under-pin).
+            let start = spot.and_then(|spot| unsafe { spot.reached(key, &tree.canary, guard) });
+            let commit = Update {
+                tree,
+                draw: Draw::Clock(&engine.clock),
+                images: Some(engine.image_store()),
+                key,
+                hook,
+                in_place,
+                decide,
+            }
+            .run(start, guard, context)?;
+            bury(engine, key, commit, context);
+            context.count_commit();
+            Some(commit.version)
+        });
+        self.maintain_by_itself();
+        version
     }
 
     /// Does what a clock driver would do now and then, if there is none.
@@ -191,38 +228,23 @@ impl Point for MasstreeSession {
         })
     }
 
+    #[inline]
     fn update<'d, H: CommitHook>(
         &mut self,
         key: Key<'_>,
         hook: &mut H,
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
-        key.check();
-        let engine = &self.engine;
-        let spot = self.spots.take();
-        let version = self.context.pinned(|guard, context| {
-            let Some(tree) = engine.directory.get(key.tree.0, guard) else {
-                // The write is lost, but its closure may carry a result out.
-                decide(None);
-                return None;
-            };
-            // SAFETY: spots are gone when the session is not pinned (MH1 spots-under-pin).
-            let start = spot.and_then(|spot| unsafe { spot.reached(key, &tree.canary, guard) });
-            let commit = Update {
-                tree,
-                draw: Draw::Clock(&engine.clock),
-                images: Some(engine.image_store()),
-                key,
-                hook,
-                decide,
-            }
-            .run(start, guard, context)?;
-            bury(engine, key, commit, context);
-            context.count_commit();
-            Some(commit.version)
-        });
-        self.maintain_by_itself();
-        version
+        self.update_or_change(key, hook, false, |shown| decide(shown.value()))
+    }
+
+    fn change<'d, H: CommitHook>(
+        &mut self,
+        key: Key<'_>,
+        hook: &mut H,
+        decide: impl FnMut(&mut Shown<'_>) -> Decision<'d>,
+    ) -> Option<ValueVersion> {
+        self.update_or_change(key, hook, true, decide)
     }
 
     fn update_many<'d, H: CommitHook>(
@@ -313,10 +335,8 @@ impl Restore for MasstreeSession {
                 key,
                 hook: &mut restoring,
                 // Runs once: under the lock, the only retries are those of the descent before it.
-                decide: |_: Option<ValueRef<'_>>| match value
-                    .take()
-                    .expect("a decision is taken once")
-                {
+                in_place: false,
+                decide: |_: &mut Shown<'_>| match value.take().expect("a decision is taken once") {
                     Some(value) => Decision::Write(value),
                     None => Decision::Remove,
                 },

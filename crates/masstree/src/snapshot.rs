@@ -17,7 +17,7 @@ use pando_block::BlockRef;
 use pando_chassis::Snapshots as Frozen;
 use pando_engine::{
     Decision, Direction, Engine, Images as Counts, Key, LogEpoch, NoHook, OrderedAt, Point, ReadAt,
-    Snapshot, SnapshotLimit, Snapshots, TreeId, ValueRef, ValueVersion, sample_at,
+    Shown, Snapshot, SnapshotLimit, Snapshots, TreeId, ValueRef, ValueVersion, sample_at,
 };
 
 use crate::batch::find_many;
@@ -83,7 +83,8 @@ impl ImageStore<'_> {
             images: None,
             key: Key::new(shadow, key.bytes),
             hook: &mut NoHook,
-            decide: |_: Option<ValueRef<'_>>| Decision::Write(value.again()),
+            in_place: false,
+            decide: |_: &mut Shown<'_>| Decision::Write(value.again()),
         }
         .run(None, guard, context);
         // SI4 one-image.

@@ -20,8 +20,10 @@ use std::ops::Deref;
 use pando_block::{BlockRef, Keep, KeyPart};
 use pando_chassis::SnapshotFault;
 use pando_engine::{
-    Amendment, CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion,
+    Amendment, CommitHook, Decision, EpochClock, Key, NewValue, Shown, ValueVersion,
 };
+use pando_memory::pool::Pool;
+use pando_sync::epoch::Alone;
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
@@ -144,6 +146,8 @@ pub(crate) struct Update<'a, 'k, H, D> {
     pub(crate) images: Option<ImageStore<'a>>,
     pub(crate) key: Key<'k>,
     pub(crate) hook: &'a mut H,
+    /// Whether it may take a large row out of a block ([`Update::lend`]).
+    pub(crate) in_place: bool,
     pub(crate) decide: D,
 }
 
@@ -172,7 +176,7 @@ struct Deeper;
 impl<'d, 'k, H, D> Update<'_, 'k, H, D>
 where
     H: CommitHook,
-    D: FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    D: FnMut(&mut Shown<'_>) -> Decision<'d>,
 {
     /// Decides and commits; `None` when the key was kept. Needs no descent if the node that `start`
     /// names still exists and no layer was made under the key.
@@ -277,8 +281,19 @@ where
             Value(Option<NewValue<'d>>),
             Amended(Amendment<'d>),
         }
+        // Until the new block is linked (M8 changed-alone).
+        let alone = self.lend(block, context);
+        // SAFETY: nobody else is pinned, and nothing of the block is in use here.
+        let lent = alone.as_ref().and_then(|_| unsafe { block.lend() });
+        let mut shown = lent.unwrap_or_else(|| Shown::seen(block.value()));
+        let decision = (self.decide)(&mut shown);
+        let is_taken = shown.is_taken();
+        debug_assert!(
+            !(is_taken && matches!(decision, Decision::Keep)),
+            "not given back"
+        );
         let old = block.value();
-        let new = match (self.decide)(old) {
+        let new = match decision {
             Decision::Keep => return None,
             Decision::Remove if old.is_none() && !self.draw.buries_absent() => return None,
             Decision::Remove => {
@@ -315,9 +330,28 @@ where
         };
         let removed = next.is_tombstone();
         let keys = i64::from(!removed) - i64::from(old.is_some());
-        context.retire_replaced(self.tree, (block, next), keep);
+        if is_taken {
+            context.counters.rows_in_place_total.add(1);
+            context.retire_block(self.tree, block, keep);
+        } else {
+            context.retire_replaced(self.tree, (block, next), keep);
+        }
         self.tree.counts.add(context.number(), keys, -keys);
         Some(Commit { version, removed })
+    }
+
+    /// Makes the session alone, so that the large row of this block may be taken out and changed in
+    /// place (M8 changed-alone).
+    #[inline]
+    fn lend(&self, block: BlockRef<'_>, context: &Context) -> Option<Alone<Pool>> {
+        let is_kept = |images: ImageStore<'_>| {
+            images.snapshots.keeps(block.version())
+                && !images.snapshots.is(SnapshotFault::LentThoughKept)
+        };
+        if !self.in_place || !block.is_wide() || self.images.is_some_and(is_kept) {
+            return None;
+        }
+        context.try_alone()
     }
 
     /// Keeps the value of a block that is about to be retired for the newest snapshot, if that
@@ -353,7 +387,7 @@ where
 
     /// What an absent key gets, with its version, if anything.
     fn decide_absent(&mut self) -> Option<(ValueVersion, Option<NewValue<'d>>)> {
-        let new = match (self.decide)(None) {
+        let new = match (self.decide)(&mut Shown::seen(None)) {
             Decision::Write(new) => Some(new),
             Decision::Remove if self.draw.buries_absent() => None,
             Decision::Keep | Decision::Remove => return None,

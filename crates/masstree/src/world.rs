@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use pando_engine::{Body, Decision, EpochClock, Key, LogEpoch, NewValue, NoHook, TreeId, ValueRef};
+use pando_engine::{Body, Decision, EpochClock, Key, LogEpoch, NewValue, NoHook, Shown, TreeId};
 #[cfg(loom)]
 use pando_engine::{Restored, ValueVersion};
 use pando_memory::pool::{Arena, Pages, Pool};
@@ -105,7 +105,8 @@ impl World {
             images: None,
             key: Key::new(TreeId(0), key),
             hook: &mut NoHook,
-            decide: |_: Option<ValueRef<'_>>| decide(),
+            in_place: false,
+            decide: |_: &mut Shown<'_>| decide(),
         }
         .run(start, guard, context)
     }

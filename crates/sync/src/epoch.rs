@@ -7,7 +7,7 @@
 //!
 //! | field | writer | ordering | readers |
 //! |---|---|---|---|
-//! | `epoch` | any collector, by one | CAS, `AcqRel` | pins and collectors |
+//! | `epoch` | any collector, by one; `CLOSED`, who wants to be alone | CAS, `AcqRel`; `SeqCst` | pins and collectors |
 //! | `Slot::state` (0, or epoch·2+1) | its participant | store, then `SeqCst` fence; idle: `Release` | collectors, `Relaxed` then `Acquire` fence |
 //! | `Slot::claimed` | registering and leaving participants | `AcqRel` | registration |
 //! | `Slot::retired_bytes` | its participant | `Relaxed` | gauges, collections |
@@ -19,6 +19,9 @@
 //!   + 2 or later can reach it, since by then the retiring pin has ended.
 //! - **R3** What is stamped s is reclaimed when the epoch is at least s + 2: by R1 every
 //!   participant that could reach it has ended its pin.
+//! - **R4 alone** While an [`Alone`] lasts, no participant is pinned but the one that it was given
+//!   to. What the others did under pins before happened before it, and what it does happens before
+//!   what they do under later pins.
 //!
 //! A participant that stays pinned stops the epoch, so everything retired after it is kept.
 //! [`Collector::halves_of_bound`] reports how much that is, so that callers collect, then slow down
@@ -35,7 +38,9 @@ use std::sync::{Arc, PoisonError};
 
 use crate::Padded;
 use crate::sharing;
-use crate::shim::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock};
+use crate::shim::{
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, Spin, fence, lock,
+};
 
 /// Retired bytes of one participant after which the end of a pin tries to collect, or an eighth of
 /// the bound if that is less.
@@ -44,6 +49,15 @@ const COLLECT_BYTES: usize = 1 << 20;
 /// Retirements after which it collects in any case: each counts as at least that share of the
 /// bytes.
 const COLLECT_COUNT: usize = 128;
+
+/// In `epoch` while somebody is alone, or finds out whether it is: pins wait (R4 alone).
+const CLOSED: u64 = 1 << 63;
+
+/// The epoch in this word.
+#[inline]
+const fn epoch_in(word: u64) -> u64 {
+    word & !CLOSED
+}
 
 /// An epoch of reclamation, unrelated to any other epoch of this workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +109,9 @@ pub struct Collector<C> {
     /// A planted fault: pins stay at the epoch they loaded first.
     #[cfg(all(test, loom))]
     trusting: bool,
+    /// A planted fault: who wants to be alone looks for others before it keeps them out.
+    #[cfg(all(test, loom))]
+    hasty: bool,
 }
 
 impl<C> fmt::Debug for Collector<C> {
@@ -124,7 +141,17 @@ impl<C> Collector<C> {
             orphan_bytes: AtomicUsize::new(0),
             #[cfg(all(test, loom))]
             trusting: false,
+            #[cfg(all(test, loom))]
+            hasty: false,
         })
+    }
+
+    /// Whether the fault of that name is planted.
+    fn is_hasty(&self) -> bool {
+        #[cfg(all(test, loom))]
+        return self.hasty;
+        #[cfg(not(all(test, loom)))]
+        false
     }
 
     /// Whether the fault of that name is planted.
@@ -199,7 +226,7 @@ impl<C> Collector<C> {
     /// How many epochs the slowest pinned participant is behind: 0 or 1. A lasting 1 is a stall.
     #[must_use]
     pub fn lag(&self) -> u64 {
-        let epoch = self.epoch.load(Ordering::Relaxed);
+        let epoch = epoch_in(self.epoch.load(Ordering::Relaxed));
         let used = self.slots_used.load(Ordering::Acquire);
         let states = self.slots[..used]
             .iter()
@@ -216,19 +243,22 @@ impl<C> Collector<C> {
     pub fn stamp(&self) -> ReclaimEpoch {
         // SeqCst fence pairs with the one in `pin`: a thread that pins after it sees the unlinking.
         fence(Ordering::SeqCst);
-        ReclaimEpoch(self.epoch.load(Ordering::Relaxed) + 1)
+        ReclaimEpoch(epoch_in(self.epoch.load(Ordering::Relaxed)) + 1)
     }
 
     /// Whether nobody can reach what was given this stamp any more (R3).
     #[must_use]
     pub fn has_passed(&self, stamp: ReclaimEpoch) -> bool {
         // Acquire pairs with `try_advance`: the last readers' accesses happened before.
-        self.epoch.load(Ordering::Acquire) >= stamp.0 + 2
+        epoch_in(self.epoch.load(Ordering::Acquire)) >= stamp.0 + 2
     }
 
     /// Advances the epoch if every pinned participant has reached it. O(participants).
     pub fn try_advance(&self) -> bool {
         let epoch = self.epoch.load(Ordering::Relaxed);
+        if epoch & CLOSED != 0 {
+            return false;
+        }
         // SeqCst fence pairs with the one in `pin`: either the pin is seen below, or the pinned
         // participant sees every unlinking that happened before this fence.
         fence(Ordering::SeqCst);
@@ -244,6 +274,32 @@ impl<C> Collector<C> {
         self.epoch
             .compare_exchange(epoch, epoch + 1, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
+    }
+
+    /// Whether no slot but this one is that of a pinned participant. O(participants).
+    fn are_others_idle(&self, index: usize) -> bool {
+        let used = self.slots_used.load(Ordering::SeqCst);
+        let mut others = self.slots[..used].iter().enumerate();
+        let idle =
+            others.all(|(other, slot)| other == index || slot.state.load(Ordering::Relaxed) == 0);
+        // Acquire fence pairs with the Release in `unpin`.
+        fence(Ordering::Acquire);
+        idle
+    }
+
+    /// Waits until nobody is alone, with a slot that is seen as idle meanwhile; returns the epoch.
+    #[cold]
+    fn wait_while_closed(&self, slot: &Slot) -> u64 {
+        // Release: as in `unpin`. Nothing was read under this pin.
+        slot.state.store(0, Ordering::Release);
+        let mut spin = Spin::new();
+        loop {
+            let word = self.epoch.load(Ordering::Relaxed);
+            if word & CLOSED == 0 {
+                return word;
+            }
+            spin.wait();
+        }
     }
 
     fn reclaim_passed(&self, limbo: &mut VecDeque<Retired<C>>, context: &mut C) -> (usize, usize) {
@@ -285,6 +341,22 @@ impl<C> Collector<C> {
             unsafe { (retired.reclaim)(retired.pointer, context) };
         }
         self.orphan_bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+/// For as long as it lasts, one participant is alone (R4 alone).
+pub struct Alone<C>(Arc<Collector<C>>);
+
+impl<C> fmt::Debug for Alone<C> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Alone").finish_non_exhaustive()
+    }
+}
+
+impl<C> Drop for Alone<C> {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire in `pin`: who pins next sees what was done alone.
+        self.0.epoch.fetch_and(!CLOSED, Ordering::Release);
     }
 }
 
@@ -349,9 +421,13 @@ impl<C> Participant<C> {
         debug_assert!(slot.claimed.load(Ordering::Relaxed));
         let mut epoch = collector.epoch.load(Ordering::Relaxed);
         loop {
+            if epoch & CLOSED != 0 {
+                epoch = collector.wait_while_closed(slot);
+            }
             slot.state.store(epoch << 1 | 1, Ordering::Relaxed);
             sharing::pin_fence();
-            let now = collector.epoch.load(Ordering::Relaxed);
+            // Acquire pairs with the Release in `Alone::drop` (R4 alone).
+            let now = collector.epoch.load(Ordering::Acquire);
             // It may have advanced, more than once, before the slot was seen (R1).
             if now == epoch || collector.trusts_first_load() {
                 break;
@@ -359,6 +435,34 @@ impl<C> Participant<C> {
             epoch = now;
         }
         self.epoch = ReclaimEpoch(epoch);
+    }
+
+    /// Makes this participant, which is pinned, the only one that is, unless others are pinned now:
+    /// from now on, pins wait. So the caller can change what only pinned participants reach, and
+    /// hurries. O(participants); waits for nothing.
+    #[must_use]
+    pub fn try_alone(&self) -> Option<Alone<C>> {
+        debug_assert!(self.is_pinned());
+        let collector = &self.collector;
+        if collector.is_hasty() {
+            let idle = collector.are_others_idle(self.index);
+            collector.epoch.fetch_or(CLOSED, Ordering::SeqCst);
+            let alone = Alone(Arc::clone(collector));
+            return idle.then_some(alone);
+        }
+        // Most often they are not: then nobody's line of the epoch is taken.
+        if !collector.are_others_idle(self.index) {
+            return None;
+        }
+        if collector.epoch.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED != 0 {
+            // Another one tries to be alone, and will find this one.
+            return None;
+        }
+        let alone = Alone(Arc::clone(collector));
+        // SeqCst fence pairs with the one in `pin`: either the pin is seen below, or the pinned
+        // participant sees that it has to wait.
+        fence(Ordering::SeqCst);
+        collector.are_others_idle(self.index).then_some(alone)
     }
 
     /// Ends [`Self::pin`]; collects when enough was retired.
@@ -371,7 +475,7 @@ impl<C> Participant<C> {
         }
         // R1.
         debug_assert!(
-            self.collector.epoch.load(Ordering::Relaxed) <= self.epoch.0 + 1
+            epoch_in(self.collector.epoch.load(Ordering::Relaxed)) <= self.epoch.0 + 1
                 || self.collector.trusts_first_load()
         );
         // Release pairs with the Acquire fence in `try_advance`: this pin's reads are over.
@@ -499,6 +603,37 @@ mod tests {
     }
 
     #[test]
+    fn one_is_alone_only_while_nobody_else_is_pinned() {
+        let collector = Collector::new(2, 1 << 20);
+        let mut writer = collector.register().unwrap();
+        let mut reader = collector.register().unwrap();
+        writer.pin();
+        reader.pin();
+        assert!(writer.try_alone().is_none());
+        reader.unpin(&mut 0);
+        let alone = writer.try_alone().expect("nobody else is pinned");
+        assert!(!collector.try_advance());
+        let pinned = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                reader.pin();
+                pinned.store(true, Ordering::Release);
+                reader.unpin(&mut 0);
+            });
+            std::thread::yield_now();
+            assert!(
+                !pinned.load(Ordering::Acquire),
+                "pinned beside one that is alone"
+            );
+            drop(alone);
+        });
+        assert!(pinned.load(Ordering::Acquire));
+        assert!(collector.try_advance());
+        assert!(writer.try_alone().is_some());
+        writer.unpin(&mut 0);
+    }
+
+    #[test]
     fn a_left_participants_garbage_is_reclaimed_by_others() {
         let mut collector = Collector::new(2, 150);
         let mut writer = collector.register().unwrap();
@@ -567,6 +702,52 @@ mod models {
             }
             reading.join().unwrap();
         });
+    }
+
+    struct Cell(loom::cell::UnsafeCell<u64>);
+
+    // SAFETY: the model reports accesses that race.
+    unsafe impl Sync for Cell {}
+    // SAFETY: as above.
+    unsafe impl Send for Cell {}
+
+    /// Two threads that read under a pin, and then change what they read if they are alone.
+    fn two_try_to_be_alone(hasty: bool) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let cell = loom::sync::Arc::new(Cell(loom::cell::UnsafeCell::new(0)));
+            let mut collector = Collector::<()>::new(2, 1 << 20);
+            Arc::get_mut(&mut collector).unwrap().hasty = hasty;
+            let mut one = collector.register().unwrap();
+            let mut other = collector.register().unwrap();
+            let shared = loom::sync::Arc::clone(&cell);
+            let change = |participant: &mut Participant<()>, cell: &Cell| {
+                participant.pin();
+                // SAFETY: the model reports accesses that race; R4 alone says that none do.
+                let before = cell.0.with(|it| unsafe { *it });
+                if let Some(alone) = participant.try_alone() {
+                    // SAFETY: as above.
+                    cell.0.with_mut(|it| unsafe { *it = before + 1 });
+                    drop(alone);
+                }
+                participant.unpin(&mut ());
+            };
+            let beside = loom::thread::spawn(move || change(&mut other, &shared));
+            change(&mut one, &cell);
+            beside.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn who_is_alone_changes_what_nobody_reads() {
+        two_try_to_be_alone(false);
+    }
+
+    #[test]
+    #[should_panic = "Causality violation"]
+    fn looking_before_others_are_kept_out_is_caught() {
+        two_try_to_be_alone(true);
     }
 
     /// A writer's pin is delayed while the epoch advances twice; a reader that pins in between

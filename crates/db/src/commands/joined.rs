@@ -26,7 +26,7 @@
 
 use pando_engine::{
     Attributes, BodyRef, Decision, FieldsDraft, FieldsRef, HashDraft, ListEnds, ListRef, LogEpoch,
-    NewValue, RowTag, SortedDraft, SortedRef, ValueRef,
+    NewValue, RowTag, Shown, SortedDraft, SortedRef, WideRow,
 };
 use pando_protocol::command::{
     HashCommand, KeyspaceCommand, ListCommand, SetCommand, SortedCommand,
@@ -182,21 +182,32 @@ enum Collection<'o> {
 }
 
 impl<'o> Collection<'o> {
-    /// The collection at a key; `None`: its value is none that steps change.
-    fn open(family: Family, old: Option<ValueRef<'o>>, now: Milliseconds) -> Option<Self> {
+    /// The collection at a key; `None`: its value is none that steps change. A large row is taken
+    /// if it can be: then nothing of it is copied.
+    fn open(family: Family, shown: &'o mut Shown<'_>, now: Milliseconds) -> Option<Self> {
         let tag = match family {
             Family::List => RowTag::List,
             Family::Set => RowTag::Set,
             Family::Hash => RowTag::Hash,
             Family::Sorted => RowTag::SortedSet,
         };
-        let row = match old.map(|value| value.body) {
-            None => None,
-            Some(BodyRef::Row(found, row)) if found == tag => Some(row),
-            Some(_) => return None,
+        let found = shown.value();
+        let is_made = found.is_none();
+        let attributes = found.map_or_else(Attributes::default, |value| value.attributes);
+        if found.is_some_and(|value| !matches!(value.body, BodyRef::Row(found, _) if found == tag))
+        {
+            return None;
+        }
+        // The ends of a list are kept apart from its row.
+        if family != Family::List
+            && let Some(row) = shown.take()
+        {
+            return Some(Self::of(family, row, attributes, now));
+        }
+        let row = match shown.value().map(|value| value.body) {
+            Some(BodyRef::Row(_, row)) => Some(row),
+            _ => None,
         };
-        let attributes = old.map_or_else(Attributes::default, |value| value.attributes);
-        let is_made = old.is_none();
         Some(match family {
             Family::List => Self::List(Box::new(Subject {
                 draft: ListEnds::new(row.map(ListRef::new)),
@@ -219,6 +230,39 @@ impl<'o> Collection<'o> {
                 is_made,
             }),
         })
+    }
+
+    /// The collection of a large row that was taken.
+    fn of(family: Family, row: WideRow, attributes: Attributes, now: Milliseconds) -> Self {
+        let is_made = false;
+        match family {
+            Family::List => unreachable!("a list's is not taken"),
+            Family::Set => Self::Set(Subject {
+                draft: HashDraft::of(row),
+                attributes,
+                is_made,
+            }),
+            Family::Hash => Self::Hash(Subject {
+                draft: FieldsDraft::of(row, now),
+                attributes,
+                is_made,
+            }),
+            Family::Sorted => Self::Sorted(Subject {
+                draft: SortedDraft::of(row),
+                attributes,
+                is_made,
+            }),
+        }
+    }
+
+    /// The row of one that was not changed, if it is large.
+    fn into_row(self) -> Option<WideRow> {
+        match self {
+            Self::List(_) => None,
+            Self::Set(set) => set.draft.into_row(),
+            Self::Hash(hash) => hash.draft.into_row(),
+            Self::Sorted(set) => set.draft.into_row(),
+        }
     }
 
     fn step(
@@ -289,7 +333,7 @@ pub(crate) fn carry_out(
     let (thresholds, now) = (keyspace.thresholds(), keyspace.now());
     let value_bytes_max = keyspace.options().value_bytes_max;
     let seed = keyspace.random();
-    let updated = keyspace.update(first.request.arg(1), |old| {
+    let updated = keyspace.change(first.request.arg(1), |shown| {
         answers.clear();
         let mut given = Given {
             thresholds: &thresholds,
@@ -297,14 +341,17 @@ pub(crate) fn carry_out(
             // The closure may run again, and then draws the same.
             random: fastrand::Rng::with_seed(seed),
         };
-        let Some(mut collection) = Collection::open(family, old, now) else {
+        let Some(mut collection) = Collection::open(family, shown, now) else {
             return Decision::Keep;
         };
         if answer_all(&mut collection, requests, &mut given, answers) {
-            collection.finish()
-        } else {
-            Decision::Keep
+            return collection.finish();
         }
+        let row = collection.into_row();
+        if let Some(row) = row.filter(|_| shown.is_taken()) {
+            shown.give_back(row);
+        }
+        Decision::Keep
     });
     let Ok(version) = updated else {
         // Nothing was committed.

@@ -2,8 +2,8 @@
 
 use pando_durability::log::LogSession;
 use pando_engine::{
-    CommitHook, Deadline, Decision, FieldsDraft, Key, NewValue, Point, TreeId, TypeTag, ValueRef,
-    ValueVersion,
+    CommitHook, Deadline, Decision, FieldsDraft, Key, NewValue, Point, Shown, TreeId, TypeTag,
+    ValueRef, ValueVersion,
 };
 
 use super::{Keyspace, hash_of, is_expired};
@@ -133,20 +133,64 @@ impl Keyspace<'_> {
             }
         });
         let effects = hook.finish(key);
+        self.conclude(key, &effects, version)?;
+        if observes {
+            self.observe_key(key, version.or(seen));
+        }
+        Ok(version)
+    }
+
+    /// [`Self::update`] for commands that change a large row in place where they may
+    /// ([`Point::change`]): there is no log, whose record needs the row as it was. Not for a
+    /// transaction, which observes.
+    pub(crate) fn change<'d>(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(&mut Shown<'_>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, CommandError> {
+        if self.session.log.is_some() {
+            return self.update(key, |old| decide(&mut Shown::seen(old)));
+        }
+        debug_assert!(self.view.moment().is_none() && !self.session.observes);
+        self.check_key(key)?;
+        let key = self.view.key(key);
+        let now = self.now();
+        let touch = self.session.touch(&self.database.memory.ages);
+        let mut hook = Hook::new(now, None);
+        let version = self.session.store.change(key, &mut hook, |shown| {
+            if shown.value().is_some_and(|value| is_expired(&value, now)) {
+                return match decide(&mut Shown::seen(None)) {
+                    Decision::Keep => Decision::Remove,
+                    decision => touch.decided(decision, None),
+                };
+            }
+            let decision = decide(shown);
+            touch.decided(decision, shown.value().as_ref())
+        });
+        let effects = hook.finish(key);
+        self.conclude(key, &effects, version)?;
+        Ok(version)
+    }
+
+    /// After an update.
+    #[inline]
+    fn conclude(
+        &mut self,
+        key: Key<'_>,
+        effects: &Effects,
+        version: Option<ValueVersion>,
+    ) -> Result<(), CommandError> {
         debug_assert_eq!(version.is_some(), effects.committed.is_some());
         #[cfg(test)]
         self.split_group(key);
-        self.settle(key, &effects);
+        self.settle(key, effects);
         if self.session.take_refusal() {
             return Err(CommandError::PoolFull);
         }
         if effects.expired {
             add(&self.session.counters.expired_met, 1);
         }
-        if observes {
-            self.observe_key(key, version.or(seen));
-        }
-        Ok(version)
+        Ok(())
     }
 
     /// [`Self::update`] for a closure that can refuse, and that returns a result with its decision;

@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use super::Subject;
-use super::values::{Applied, Content, Prepared, compare};
+use super::values::{Applied, Content, Prepared, compare, compare_replaced};
 use crate::{
     Attributes, CommitHook, Direction, Key, LogEpoch, Probe, TreeId, ValueRef, ValueVersion,
 };
@@ -264,7 +264,7 @@ impl CommitHook for ExpectingHook<'_> {
                 "the hook's version {version:?}, not {:?}",
                 expected.version
             )),
-            Some(expected) => compare(old, expected.old.as_ref())
+            Some(expected) => compare_replaced(old, expected.old.as_ref())
                 .map_err(|what| format!("the hook's old value: {what}"))
                 .and_then(|()| {
                     compare(new, expected.new.as_ref())

@@ -169,6 +169,8 @@ struct Case<E: Engine<Session: Subject>> {
     trees: Vec<(TreeId, Option<Tree>)>,
     tree: usize,
     pool: Vec<Vec<u8>>,
+    /// Of one key each.
+    updates: usize,
 }
 
 impl<E: Engine<Session: Subject>> Case<E> {
@@ -185,6 +187,7 @@ impl<E: Engine<Session: Subject>> Case<E> {
             trees,
             tree: 0,
             pool,
+            updates: 0,
         }
     }
 
@@ -304,15 +307,26 @@ impl<E: Engine<Session: Subject>> Case<E> {
         let epoch = self.clock.current();
         let (tree, model) = &mut self.trees[self.tree];
         let session = &mut self.sessions[self.session].0;
+        // As good as at random.
+        self.updates += 1;
+        let in_place = self.updates % 2 == 0;
         let (mut verdict, mut decided) = (Verdict::default(), false);
         if let Some(model) = model {
             let expected = [model.update(key, &prepared, epoch)];
             let mut hook = ExpectingHook::new(&expected);
-            let version = session.update(Key::new(*tree, key), &mut hook, |old| {
-                decided = true;
-                verdict.note(expected[0].check_shown(old));
-                prepared.decide(old)
-            });
+            let version = if in_place {
+                session.change(Key::new(*tree, key), &mut hook, |shown| {
+                    decided = true;
+                    verdict.note(expected[0].check_shown(shown.value()));
+                    prepared.decide_on(shown)
+                })
+            } else {
+                session.update(Key::new(*tree, key), &mut hook, |old| {
+                    decided = true;
+                    verdict.note(expected[0].check_shown(old));
+                    prepared.decide(old)
+                })
+            };
             verdict.note(hook.finish());
             if version != expected[0].version {
                 let expected = expected[0].version;

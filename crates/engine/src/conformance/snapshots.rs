@@ -8,8 +8,8 @@ use std::sync::{Arc, RwLock};
 use super::subject::SubjectAt;
 use super::{Failure, Plan, open, session};
 use crate::{
-    Body, BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point,
-    ReadAt, Restore, Snapshot, Snapshots, TreeId, ValueRef, ValueVersion,
+    Body, BodyRef, Decision, Direction, Engine, EpochClock, HashDraft, HashRef, Key, LogEpoch,
+    NewValue, NoHook, Point, ReadAt, Restore, Snapshot, Snapshots, TreeId, ValueRef, ValueVersion,
 };
 
 /// Keys of a history: few, so that each has been written, removed and written again.
@@ -19,12 +19,19 @@ const SNAPSHOTS_MAX: usize = 6;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Bytes of a string, or of a hash's one field.
+/// Bytes of a string, or of a row's names and values.
 fn bytes_of(value: ValueRef<'_>) -> Vec<u8> {
     match value.body {
         BodyRef::String(string) => string.to_cow().into_owned(),
-        BodyRef::Row(..) => panic!("these histories store strings"),
+        BodyRef::Row(_, row) => bytes_of_row(row),
     }
+}
+
+fn bytes_of_row(row: HashRef<'_>) -> Vec<u8> {
+    let columns = row.iter().map(|(name, value)| (name, value.to_cow()));
+    columns
+        .flat_map(|(name, value)| [name, &value[..]].concat())
+        .collect()
 }
 
 /// Keys of one layer and of several, and some beneath others.
@@ -75,6 +82,36 @@ impl<E: Snapshots<Session: SubjectAt + Restore>> History<'_, E> {
                 Decision::Write(NewValue::new(Body::string(&value)))
             });
         model.insert(key, value);
+    }
+
+    /// Changes fields of a large row, in place if that can be, or makes one.
+    fn write_row(&mut self) {
+        let (at, key) = (self.rng.usize(..TREES), key_of(self.rng.usize(..KEYS)));
+        let fields: Vec<_> = (0..20).map(|_| self.rng.u16(..500).to_be_bytes()).collect();
+        let value = [self.rng.u8(..); 24];
+        let (tree, model) = &mut self.trees[at];
+        let mut bytes = Vec::new();
+        self.session
+            .change(Key::new(*tree, &key), &mut NoHook, |shown| {
+                let taken = shown.take();
+                let mut draft = match (taken, shown.value().map(|old| old.body)) {
+                    (Some(row), _) => HashDraft::of(row),
+                    (None, Some(BodyRef::Row(_, row))) => HashDraft::new(Some(row)),
+                    (None, _) => {
+                        let mut draft = HashDraft::new(None);
+                        for field in 0..500_u16 {
+                            draft.set(&field.to_be_bytes(), &value);
+                        }
+                        draft
+                    }
+                };
+                for field in &fields {
+                    draft.set(field, &value);
+                }
+                bytes = bytes_of_row(draft.as_ref());
+                Decision::Write(NewValue::new(draft.finish()))
+            });
+        model.insert(key, bytes);
     }
 
     fn remove(&mut self) {
@@ -279,7 +316,8 @@ impl<E: Snapshots<Session: SubjectAt + Restore>> History<'_, E> {
 
     fn step(&mut self) -> Result<(), Failure> {
         match self.rng.usize(..100) {
-            0..40 => self.write(),
+            0..30 => self.write(),
+            30..40 => self.write_row(),
             40..60 => self.remove(),
             60..64 => self.freeze(),
             64..67 => self.release(),

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 
 use super::model::Entry;
 use crate::limits::COLUMN_FLAT_BYTES_MAX;
-use crate::{Attributes, Body, BodyRef, Deadline, Decision, HashDraft, NewValue, RowTag, ValueRef};
+use crate::{
+    Attributes, Body, BodyRef, Deadline, Decision, HashDraft, NewValue, RowTag, Shown, ValueRef,
+};
 
 /// The content of a value in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,6 +208,43 @@ impl<'c> Prepared<'c> {
         }
     }
 
+    /// The decision for a change in place: for fields of a large row that is lent, made by taking
+    /// it.
+    pub(super) fn decide_on(&self, shown: &mut Shown<'_>) -> Decision<'_> {
+        let Some(old) = shown.value() else {
+            return self.decide(None);
+        };
+        let (attributes, tag) = match old.body {
+            BodyRef::Row(tag, _) => (old.attributes, tag),
+            BodyRef::String(_) => return self.decide(shown.value()),
+        };
+        let taken = match self.change {
+            Change::Keep | Change::SetFields { .. } | Change::RemoveFields { .. } => shown.take(),
+            _ => None,
+        };
+        let Some(row) = taken else {
+            return self.decide(shown.value());
+        };
+        let mut draft = HashDraft::of(row);
+        match self.change {
+            Change::Keep => {
+                shown.give_back(draft.into_row().expect("it is a large one"));
+                return Decision::Keep;
+            }
+            Change::SetFields { .. } => draft = self.set_fields(draft),
+            _ => {
+                for (field, _) in &self.columns {
+                    draft.remove(field);
+                }
+            }
+        }
+        if draft.is_empty() {
+            Decision::Remove
+        } else {
+            Decision::Write(NewValue::new(draft.finish_as(tag)).with(attributes))
+        }
+    }
+
     fn set_fields<'o>(&self, mut draft: HashDraft<'o>) -> HashDraft<'o> {
         for (field, value) in &self.columns {
             draft.set(field, value);
@@ -293,6 +332,23 @@ fn attributes_of(deadline: Option<u64>, flags: u32, encoding: u8, token: u64) ->
         flags,
         encoding,
         token: NonZero::new(token),
+    }
+}
+
+/// Whether a hook is shown what the model held: all of it, or an empty row where that was taken.
+pub(super) fn compare_replaced(
+    found: Option<ValueRef<'_>>,
+    expected: Option<&Entry>,
+) -> Result<(), String> {
+    match (found.map(|found| found.body), expected) {
+        (Some(BodyRef::Row(_, row)), Some(expected)) if row.is_empty() => {
+            let mut taken = expected.clone();
+            if let Content::Fields(_, fields) = Arc::make_mut(&mut taken.content) {
+                fields.clear();
+            }
+            compare(found, Some(&taken))
+        }
+        _ => compare(found, expected),
     }
 }
 

@@ -23,7 +23,7 @@
 
 use pando_sync::Milliseconds;
 
-use super::{Body, Deadline, HashDraft, HashIter, HashRef, RowTag, StringBody, StringRef};
+use super::{Body, Deadline, HashDraft, HashIter, HashRef, RowTag, StringBody, StringRef, WideRow};
 use crate::limits::FIELD_BYTES_MAX;
 
 const BY_DEADLINE: u8 = b'd';
@@ -313,6 +313,22 @@ impl<'o> FieldsDraft<'o> {
             is_timed: old.is_some_and(|old| old.timed.is_some()),
             now,
         }
+    }
+
+    /// The same with the row of a hash without deadlines that was taken, as [`HashDraft::of`].
+    #[must_use]
+    pub fn of(row: WideRow, now: Milliseconds) -> Self {
+        Self {
+            row: HashDraft::of(row),
+            is_timed: false,
+            now,
+        }
+    }
+
+    /// As [`HashDraft::into_row`].
+    #[must_use]
+    pub fn into_row(self) -> Option<WideRow> {
+        self.row.into_row()
     }
 
     /// The fields with the changes so far.

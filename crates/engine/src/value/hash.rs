@@ -370,6 +370,25 @@ impl<'o> HashDraft<'o> {
         Self { form, has_runs }
     }
 
+    /// Goes on with a row that was taken ([`super::Shown::take`]): its nodes are changed in place,
+    /// except those that others hold, too. O(1).
+    #[must_use]
+    pub fn of(row: WideRow) -> Self {
+        Self {
+            has_runs: row.has_runs(),
+            form: Form::Wide(row),
+        }
+    }
+
+    /// The row of a draft that has changed nothing, if it is a large one.
+    #[must_use]
+    pub fn into_row(self) -> Option<WideRow> {
+        match self.form {
+            Form::Wide(row) => Some(row),
+            Form::Packed(_) => None,
+        }
+    }
+
     /// The same for a row that will be finished as one of this type. O(1).
     #[must_use]
     pub fn new_as(tag: RowTag, old: Option<HashRef<'o>>) -> Self {

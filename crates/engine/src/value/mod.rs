@@ -25,6 +25,7 @@ mod hash;
 mod list;
 pub mod mark;
 mod row;
+mod shown;
 mod sorted;
 mod stream;
 mod string;
@@ -46,6 +47,7 @@ pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
 pub use list::{ListDraft, ListEnds, ListIter, ListRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
+pub use shown::Shown;
 pub use sorted::{SortedDraft, SortedIter, SortedRef};
 pub use stream::{
     STREAM_NAME_BYTES_MAX, StreamConsumer, StreamDraft, StreamGroup, StreamHead, StreamId,

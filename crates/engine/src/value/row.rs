@@ -138,6 +138,9 @@ impl PackedRow {
         (sorted && complete).then(|| Self(block.into()))
     }
 
+    /// The stored form of a row without fields.
+    pub(super) const EMPTY: &'static [u8] = EMPTY;
+
     /// The stored form, which `HashRef::Packed` reads.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

@@ -15,7 +15,7 @@
 //!   Which it is follows from the first column, so it does not depend on the row's form.
 //! - **DZ2 scores-are-numbers** No score is NaN. 0 and -0 are in one place.
 
-use super::{Body, HashDraft, HashIter, HashRef, RowTag};
+use super::{Body, HashDraft, HashIter, HashRef, RowTag, WideRow};
 use crate::limits::PACKED_ROW_BYTES_MAX;
 
 const BY_MEMBER: u8 = b'm';
@@ -280,6 +280,22 @@ impl<'o> SortedDraft<'o> {
             indexed: old.is_some_and(|old| old.indexed),
             name: Vec::new(),
         }
+    }
+
+    /// The same with a row that was taken, as [`HashDraft::of`].
+    #[must_use]
+    pub fn of(row: WideRow) -> Self {
+        Self {
+            indexed: SortedRef::new(HashRef::Wide(&row)).indexed,
+            row: HashDraft::of(row),
+            name: Vec::new(),
+        }
+    }
+
+    /// As [`HashDraft::into_row`].
+    #[must_use]
+    pub fn into_row(self) -> Option<WideRow> {
+        self.row.into_row()
     }
 
     /// The set with the changes so far.

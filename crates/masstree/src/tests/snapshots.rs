@@ -32,6 +32,11 @@ fn a_dropped_merge_is_caught() {
 }
 
 #[test]
+fn a_row_of_a_snapshot_that_is_changed_in_place_is_caught() {
+    snapshots_stand_on(&plan(), with(SnapshotFault::LentThoughKept)).unwrap_err();
+}
+
+#[test]
 fn an_image_after_publication_is_caught() {
     sums_are_exact_on(&plan(), with(SnapshotFault::ImageLate), true).unwrap_err();
 }

@@ -190,6 +190,59 @@ fn ju1_a_command_that_is_carried_out_twice_is_found() {
     assert!(compare(1, 150, again).is_err());
 }
 
+/// Large collections are changed in place, except where others may see them.
+#[test]
+fn large_collections_are_changed_in_place_if_nobody_sees_them() {
+    let mut shell = Shell::new();
+    let in_place = |shell: &Shell| {
+        let mut found = None;
+        shell.database.gauges(&mut |gauge| {
+            if gauge.name == "rows_in_place_total" {
+                found = Some(gauge.value as u64);
+            }
+        });
+        found.expect("the engine counts them")
+    };
+    let mut lines = Vec::new();
+    for number in 0..600 {
+        shell.line(&format!("SADD s member:{number:012}"));
+        shell.line(&format!("HSET h member:{number:012} value"));
+        shell.line(&format!("ZADD z {number} member:{number:012}"));
+    }
+    for key in [
+        "SADD s member:",
+        "HDEL h member:0000000000",
+        "ZADD z 0.5 member:0000000000",
+    ] {
+        lines.extend((10..50).map(|number| format!("{key}{number}")));
+    }
+    let before = in_place(&shell);
+    together(&mut shell, &lines);
+    assert_eq!(in_place(&shell), before + 3);
+    let counts = ["SCARD s", "HLEN h", "ZCARD z", "ZCOUNT z 0.5 0.5"];
+    let counted = counts.map(|line| shell.line(line));
+    assert_eq!(counted, [":640", ":560", ":600", ":40"]);
+    // One that changes nothing gives the row back.
+    let (replies, joint) = joint_lines(&mut shell, &["HDEL h nobody", "HDEL h no-one"]);
+    assert_eq!((replies, joint), (vec![":0".to_string(); 2], 2));
+    assert_eq!(in_place(&shell), before + 3);
+    assert_eq!(shell.line("HLEN h"), ":560");
+    // What a snapshot holds is copied, once.
+    shell.line("SNAPSHOT CREATE past");
+    for expected in [before + 3, before + 4] {
+        joint_lines(
+            &mut shell,
+            &["ZREM z member:000000000001", "ZADD z 7 other"],
+        );
+        assert_eq!(in_place(&shell), expected);
+        shell.line("ZADD z 1 member:000000000001");
+        shell.line("ZREM z other");
+    }
+    shell.line("SNAPSHOT USE past");
+    let counted = counts.map(|line| shell.line(line));
+    assert_eq!(counted, [":640", ":560", ":600", ":40"]);
+}
+
 fn joint_lines(shell: &mut Shell, lines: &[&str]) -> (Vec<String>, usize) {
     let lines: Vec<String> = lines.iter().map(|line| (*line).into()).collect();
     let (replies, joint) = together(shell, &lines);

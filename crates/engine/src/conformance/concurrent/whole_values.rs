@@ -104,17 +104,21 @@ fn run<E: Engine<Session: Subject>>(plan: &Plan, check: &str) -> Result<(), Stri
     arena.settled().map(drop)
 }
 
-/// Writes the next number into all parts of the value; a hash changes field by field in one draft.
+/// Writes the next number into all parts of the value; a hash changes field by field in one draft,
+/// in place if that can be.
 fn write(session: &mut impl Point, tree: crate::TreeId, form: usize) {
-    session.update(Key::new(tree, &key(form)), &mut NoHook, |old| {
-        let number = old.map_or(0, |old| old.attributes.flags) + 1;
+    session.change(Key::new(tree, &key(form)), &mut NoHook, |shown| {
+        let number = shown.value().map_or(0, |old| old.attributes.flags) + 1;
         let body = match FORMS[form] {
             Form::Text(length) => Body::string_owned(vec![number as u8; length]),
             Form::Fields(count, length) => {
-                let mut draft = HashDraft::new(old.map(|old| match old.body {
-                    BodyRef::Row(_, hash) => hash,
-                    BodyRef::String(_) => panic!("a hash has become a string"),
-                }));
+                let taken = shown.take();
+                let mut draft = match (taken, shown.value().map(|old| old.body)) {
+                    (Some(row), _) => HashDraft::of(row),
+                    (None, Some(BodyRef::Row(_, row))) => HashDraft::new(Some(row)),
+                    (None, None) => HashDraft::new(None),
+                    (None, Some(BodyRef::String(_))) => panic!("a hash has become a string"),
+                };
                 for index in 0..count {
                     draft.set(&field(index), &number.to_le_bytes());
                 }

@@ -4,7 +4,8 @@
 //! above it, and shares the rest with the previous version, so HSET on a million fields copies one
 //! node per level. Leaves are blocks of the packed format (see `row`); chunked columns are kept
 //! beside their leaf's block. Nodes that only the new version holds are changed in place, so many
-//! changes in one draft copy each node once.
+//! changes in one draft copy each node once, and those of a row that was taken from where nobody
+//! else sees it ([`super::Shown`]) none.
 //!
 //! Invariants:
 //! - **DW1 leaf-weight** A leaf weighs at most [`WIDE_LEAF_BYTES_MAX`] (that of a list
@@ -25,7 +26,8 @@
 //!   row that it began from with the one that has it.
 //!
 //! Deliberately absent: locks and unsafe code. A version is reached through one reference and never
-//! changes once it is published.
+//! changes once it is published, unless it is taken out of where it was: that needs the only
+//! reference, which engines know how to get.
 
 mod balance;
 mod beyond;
@@ -39,6 +41,7 @@ mod spare;
 mod tally;
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use super::handle::{Handle, NODE_HEADER_BYTES};
 use super::row;
@@ -174,6 +177,24 @@ impl WideRow {
             has_runs: self.has_runs,
             tally: self.tally.follow(),
         }
+    }
+
+    /// Takes the row out of where it is, for changes in place, if it is there; leaves one without
+    /// fields. O(1).
+    pub(super) fn take(&mut self) -> Option<Self> {
+        /// The root that is left.
+        static NOTHING: LazyLock<Subtree> = LazyLock::new(|| {
+            let row = WideRow::from_block(row::EMPTY.as_slice().into(), false);
+            row.root
+        });
+        if self.is_empty() {
+            return None;
+        }
+        Some(Self {
+            root: std::mem::replace(&mut self.root, NOTHING.clone()),
+            has_runs: self.has_runs,
+            tally: self.tally.begin_anew(),
+        })
     }
 
     /// A copy that shares nothing. O(size).

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::tally::{Fault, PLANTED};
 use super::*;
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, WIDE_FANOUT_MAX, WIDE_FANOUT_MIN, WIDE_LEAF_BYTES_MAX};
 use crate::value::cost::{self, Cost};
@@ -439,6 +440,53 @@ fn beyond(old: &WideRow, next: &WideRow) -> usize {
         }
     })
     .sum()
+}
+
+#[test]
+fn a_row_that_was_taken_is_changed_without_copies() {
+    let mut place = filled(20_000);
+    let number = place.tally.beyond(&place).is_none();
+    assert!(number && place.take().is_some_and(|row| row.len() == 20_000));
+    assert!(place.is_empty() && place.take().is_none());
+
+    let mut place = filled(20_000);
+    let mut row = place.take().expect("it is there");
+    let ((), cost) = cost::of(|| {
+        for number in (0..40_000).step_by(170) {
+            row.set(&numbered(number), Column::Flat(b"other"));
+        }
+    });
+    assert_eq!(cost, Cost::default());
+    check(&row);
+    // A second holder keeps what it has.
+    let image = row.hand_over();
+    let before = columns(&image);
+    place = row;
+    let mut row = place.take().expect("it is there");
+    let (_, cost) = cost::of(|| row.set(&numbered(6), Column::Flat(b"a longer one")));
+    assert_eq!(cost.nodes, height(&row) + 1);
+    assert!(row.remove(&numbered(8)));
+    check(&row);
+    check(&image);
+    assert_eq!(columns(&image), before);
+    assert_eq!(row.bytes_beyond(&image), beyond(&row, &image));
+    assert_eq!(image.bytes_beyond(&row), beyond(&image, &row));
+}
+
+/// What is counted is compared in debug builds, too: DW7 counted-garbage.
+fn with(fault: Fault, run: impl FnOnce() + std::panic::UnwindSafe) {
+    PLANTED.set(Some(fault));
+    let caught = std::panic::catch_unwind(run).is_err();
+    PLANTED.set(None);
+    assert!(caught, "{fault:?} is not caught");
+}
+
+#[test]
+fn garbage_that_is_not_counted_is_caught() {
+    with(Fault::LeafUncounted, || share_from_either_side(false));
+    with(Fault::NumberKept, || {
+        a_row_that_was_taken_is_changed_without_copies();
+    });
 }
 
 #[test]
