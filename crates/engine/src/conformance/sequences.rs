@@ -309,7 +309,7 @@ impl<E: Engine<Session: Subject>> Case<E> {
         let session = &mut self.sessions[self.session].0;
         // As good as at random.
         self.updates += 1;
-        let in_place = self.updates % 2 == 0;
+        let in_place = self.updates.is_multiple_of(2);
         let (mut verdict, mut decided) = (Verdict::default(), false);
         if let Some(model) = model {
             let expected = [model.update(key, &prepared, epoch)];

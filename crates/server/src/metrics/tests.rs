@@ -278,9 +278,12 @@ fn what_is_kept_on_disk_is_told() {
 fn replicas_and_the_link_are_told() {
     let shell = Shell::new(Config::default());
     let replication = &shell.shared.replication;
+    let is = |page: &Parsed, series: &str, expected: f64| {
+        (page.samples[series] - expected).abs() < f64::EPSILON
+    };
     let alone = parse(&super::page(&shell.shared));
     assert!(!alone.samples.contains_key("pando_link_up[]"));
-    assert_eq!(alone.samples["pando_replicas[]"], 0.0);
+    assert!(is(&alone, "pando_replicas[]", 0.0));
 
     let request = Request {
         client: 1,
@@ -301,14 +304,10 @@ fn replicas_and_the_link_are_told() {
     let begun = replication.begin(database, Some(target), shell.shared.refusal_of(true));
     assert!(begun.is_ok());
     let page = parse(&super::page(&shell.shared));
-    let series = r#"[("replica", "10.0.0.7:6380")]"#;
-    assert_eq!(page.samples["pando_replicas[]"], 1.0);
-    assert_eq!(
-        page.samples[&format!("pando_replica_lag_bytes{series}")],
-        0.0
-    );
-    assert_eq!(page.samples["pando_link_up[]"], 0.0);
-    assert!(page.samples[&format!("pando_replica_silence_seconds{series}")] < 60.0);
+    let of_replica = |name: &str| format!(r#"{name}[("replica", "10.0.0.7:6380")]"#);
+    assert!(is(&page, "pando_replicas[]", 1.0) && is(&page, "pando_link_up[]", 0.0));
+    assert!(is(&page, &of_replica("pando_replica_lag_bytes"), 0.0));
+    assert!(page.samples[&of_replica("pando_replica_silence_seconds")] < 60.0);
 }
 
 /// Whether `promtool` is content; `None` where it is not installed.
