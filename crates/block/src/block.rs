@@ -5,7 +5,6 @@
 use std::marker::PhantomData;
 use std::num::NonZero;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pando_engine::mark::without_mark;
 use pando_engine::{
@@ -15,6 +14,7 @@ use pando_engine::{
 use pando_memory::pool::is_emptying;
 use pando_sync::epoch::Guard;
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
+use pando_sync::shim::unmodelled::{AtomicU32, Ordering};
 
 use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{

@@ -15,12 +15,11 @@
 //!   a leaf that is damaged and refers to one does not show it as its key's value. Those that an
 //!   earlier version wrote have a pair's.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use pando_engine::mark::{MARK_BITS, with_mark};
 use pando_pmem::checksum::crc32c_behind;
 use pando_pmem::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES};
 use pando_sync::prefetch::prefetch_lines;
+use pando_sync::shim::unmodelled::{AtomicU32, Ordering};
 
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::tree::Error;

@@ -26,7 +26,7 @@
 //!   epoch. Most removals find the epoch there already and write nothing: the epoch moves only when
 //!   a value written in it is removed in it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 
 pub use pando_sync::LogEpoch;
 

@@ -18,10 +18,10 @@
 
 use std::fmt::Debug;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pando_sync::prefetch::prefetch_lines;
 use pando_sync::shim::step;
+use pando_sync::shim::unmodelled::{AtomicU32, AtomicU64, Ordering};
 
 use crate::Offset;
 

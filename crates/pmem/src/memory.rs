@@ -4,7 +4,8 @@
 //! commits, which cost one well-predicted branch more than those of [`Mapped`] or [`Filed`].
 
 use std::io;
-use std::sync::atomic::AtomicU32;
+
+use pando_sync::shim::unmodelled::AtomicU32;
 
 use crate::region::Region;
 use crate::{Filed, Mapped, Offset, Pmem, Wear, Words};

@@ -7,10 +7,10 @@
 
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use pando_sync::prefetch::prefetch_lines;
 use pando_sync::shim::step;
+use pando_sync::shim::unmodelled::{AtomicU32, AtomicU64, Ordering};
 
 use crate::{LINE_BYTES, Offset, WORD_BYTES, Words};
 

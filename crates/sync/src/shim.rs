@@ -2,10 +2,10 @@
 //! every interleaving of a small model, or shuttle's under `--cfg shuttle`, which draws schedules
 //! of a larger one at random.
 //!
-//! The crates with models (`sync`, `masstree`, `mercury`, `durability`) import their atomics,
-//! fences and waiting only from here; a test enforces it. In models a wait yields to the scheduler;
-//! elsewhere it spins briefly and then yields the processor, because the owner of a lock may have
-//! been descheduled.
+//! The crates with models, and those whose code runs within them, import their atomics, fences and
+//! waiting only from here; a test enforces it (`MODELLED_CRATES` in the server's `tidy`). In models
+//! a wait yields to the scheduler; elsewhere it spins briefly and then yields the processor, since
+//! the owner of a lock may have been descheduled.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{
@@ -44,7 +44,8 @@ pub mod modelled {
 /// Atomics that no model interleaves, in any build: counters, gauges, and state outside all models.
 pub mod unmodelled {
     pub use std::sync::atomic::{
-        AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+        AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+        compiler_fence, fence,
     };
 }
 

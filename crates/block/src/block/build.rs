@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
@@ -12,6 +11,7 @@ use pando_engine::{
 };
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
+use pando_sync::shim::unmodelled::Ordering;
 
 use super::BlockRef;
 use crate::key::{KeyPart, Part};

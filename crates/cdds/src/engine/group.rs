@@ -4,10 +4,10 @@
 //! values that snapshots keep stay counted as if the group had replaced them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use pando_engine::{TreeId, ValueVersion};
 use pando_sync::lock;
+use pando_sync::shim::unmodelled::Ordering;
 
 use super::session::sound;
 use super::{CddsSession, State};

@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 
 use pando_engine::TreeId;
+use pando_sync::shim::unmodelled::Ordering;
 use pando_sync::{LogEpoch, lock};
 
 use super::{Cdds, OWN, State, place_of};

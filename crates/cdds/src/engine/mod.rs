@@ -69,7 +69,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
@@ -79,6 +78,7 @@ use pando_engine::{
 use pando_pmem::{
     Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
 };
+use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped, lock};
 
 use self::group::Beside;

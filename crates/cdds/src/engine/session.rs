@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use pando_engine::{
     AccessMark, CommitHook, Decision, Direction as Way, Hand, Key, NewValue, Ordered, Point, Probe,
     Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
+use pando_sync::shim::unmodelled::Ordering;
 
 use pando_pmem::{End, Memory};
 use pando_sync::{Entrance, lock};

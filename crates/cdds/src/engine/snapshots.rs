@@ -1,12 +1,12 @@
 //! Snapshots: views of the tree at an epoch. Nothing is copied.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
 
 use pando_engine::{
     Direction, Images, Key, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, TreeId,
     ValueRef, ValueVersion,
 };
+use pando_sync::shim::unmodelled::Ordering;
 use pando_sync::{LogEpoch, lock};
 
 use super::session::{sample_in, show_record, sound};

@@ -1,9 +1,8 @@
 //! Updates: of one leaf beside others, or with the tree for itself (CE7 shared-for-a-leaf).
 
-use std::sync::atomic::Ordering;
-
 use pando_engine::{CommitHook, Decision, Key, NewValue, TreeId, ValueRef, ValueVersion};
 use pando_sync::lock;
+use pando_sync::shim::unmodelled::Ordering;
 
 use super::session::{Ahead, show_record, sound};
 use super::value::{deadlines_in, deadlines_of, encode, version_of};

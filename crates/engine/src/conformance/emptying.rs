@@ -1,7 +1,8 @@
 //! Memory that is being emptied: values move out of it unnoticed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+
+use pando_sync::shim::unmodelled::{AtomicBool, Ordering};
 
 use super::{Failure, Plan, open};
 use crate::{

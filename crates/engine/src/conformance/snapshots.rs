@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
+
+use pando_sync::shim::unmodelled::{AtomicBool, Ordering};
 
 use super::subject::SubjectAt;
 use super::{Failure, Plan, open, session};

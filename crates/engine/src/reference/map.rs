@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+
+use pando_sync::shim::unmodelled::AtomicU32;
 
 use crate::mark::with_mark;
 use crate::{

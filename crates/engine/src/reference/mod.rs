@@ -33,10 +33,10 @@ mod session;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use pando_sync::lock;
+use pando_sync::shim::unmodelled::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::limits::SESSIONS_MAX;
 use crate::{

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+
+use pando_sync::shim::unmodelled::Ordering;
 
 use super::map::Map;
 use super::runs::{Runs, Sought};

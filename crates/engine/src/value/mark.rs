@@ -11,7 +11,8 @@
 //! caches.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use pando_sync::shim::unmodelled::{AtomicU32, Ordering};
 
 /// Bits of a mark.
 pub const MARK_BITS: u32 = 6;

@@ -1,9 +1,9 @@
 //! Looks through all of a pool: to rub void epochs out, and for whoever checks it.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use pando_sync::shim::lock;
+use pando_sync::shim::unmodelled::Ordering;
 
 use super::chunk::{BlockState, Record, Use};
 use super::classes::RECORD_BYTES;

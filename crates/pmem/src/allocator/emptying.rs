@@ -4,10 +4,9 @@
 //! nothing in it is taken. So the owner moves what is left in a chunk, which gives out no blocks
 //! meanwhile, and the chunk is taken back when the horizon has passed that.
 
-use std::sync::atomic::Ordering;
-
 use pando_sync::LogEpoch;
 use pando_sync::shim::lock;
+use pando_sync::shim::unmodelled::Ordering;
 
 use super::chunk::{BlockState, Use};
 use super::{Allocator, Slabs};

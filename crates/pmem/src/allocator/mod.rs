@@ -45,8 +45,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use pando_sync::shim::unmodelled::{AtomicU32, AtomicU64, Ordering};
 use pando_sync::shim::{Mutex, MutexGuard, lock};
 use pando_sync::{LogEpoch, Padded};
 

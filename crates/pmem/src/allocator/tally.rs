@@ -1,8 +1,8 @@
 //! How much of a pool its blocks take.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 use pando_sync::{LogEpoch, Padded};
 
 /// Sums of freed bytes that are told apart; more epochs than that share one.

@@ -30,9 +30,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 
 use pando_durability::disk::{Access, Disk, RealDisk};
+use pando_sync::shim::unmodelled::AtomicU32;
 use pando_sync::{Striped, lock};
 use rustix::mm::MapFlags;
 

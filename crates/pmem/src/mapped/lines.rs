@@ -1,7 +1,8 @@
 //! The instructions that send a line to memory, and the one that waits for it.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, compiler_fence};
+
+use pando_sync::shim::unmodelled::{Ordering, compiler_fence};
 
 use crate::LINE_BYTES;
 
@@ -115,6 +116,6 @@ impl Flush {
             std::arch::x86_64::_mm_sfence();
         }
         #[cfg(not(target_arch = "x86_64"))]
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        pando_sync::shim::unmodelled::fence(Ordering::SeqCst);
     }
 }

@@ -29,12 +29,13 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::AtomicU32;
 
 use pando_sync::Striped;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
+
+use pando_sync::shim::unmodelled::AtomicU32;
 
 pub use self::lines::Flush;
 pub(crate) use self::mapping::Mapping;

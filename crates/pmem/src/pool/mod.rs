@@ -35,9 +35,9 @@ mod tests;
 mod voids;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_sync::LogEpoch;
+use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 use pando_sync::shim::{Mutex, lock};
 
 pub use self::header::{FORMAT, VoidRange};

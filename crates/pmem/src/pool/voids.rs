@@ -6,9 +6,8 @@
 //! | `count` | the same | `Release` | `Acquire`, everyone |
 //! | `last` | the same | `Relaxed` | everyone |
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
 use pando_sync::LogEpoch;
+use pando_sync::shim::unmodelled::{AtomicU64, AtomicUsize, Ordering};
 
 use super::header::VoidRange;
 use crate::limits::VOID_RANGES_MAX;

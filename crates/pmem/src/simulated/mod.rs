@@ -26,8 +26,8 @@ mod trace;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
+use pando_sync::shim::unmodelled::AtomicU64;
 use pando_sync::shim::{Mutex, lock, thread};
 
 pub use images::{Choice, Image, Sampling};

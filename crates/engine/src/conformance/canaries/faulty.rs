@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::convert::Infallible;
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use pando_sync::lock;
+use pando_sync::shim::unmodelled::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::mark::{MARK_MAX, with_mark};
 use crate::{

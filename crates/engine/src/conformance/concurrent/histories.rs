@@ -1,7 +1,8 @@
 //! Histories of keys, checked for linearizability (E1 atomic-update).
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 
 use super::{Arena, WORKERS, for_each_family, number_body, number_of, put, remove};
 use crate::conformance::keys::Family;

@@ -5,7 +5,8 @@
 //! Trees are small so that readers meet the nodes that change.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use pando_sync::shim::unmodelled::{AtomicBool, AtomicU32, Ordering};
 
 use super::{Arena, for_each_family, number_of, put, remove, short};
 use crate::conformance::keys::Family;

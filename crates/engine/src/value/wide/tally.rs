@@ -7,7 +7,8 @@
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 
 use super::{Node, Subtree, WideRow};
 
