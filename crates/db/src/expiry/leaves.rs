@@ -23,7 +23,6 @@ use std::iter::FusedIterator;
 use std::ops::Bound;
 
 use pando_engine::Deadline;
-use smallvec::SmallVec;
 
 use super::{Entry, EntryKey};
 use crate::clock::Milliseconds;
@@ -206,9 +205,9 @@ impl Leaf {
     fn find(&self, (deadline, key): &Entry) -> Result<std::ops::Range<usize>, usize> {
         let mut entries = self.entries();
         loop {
+            entries.skip_below(*deadline);
             let at = entries.at;
             match entries.next() {
-                Some((met, _)) if met < *deadline => {}
                 Some(met) if met < (*deadline, key) => {}
                 Some(met) if met == (*deadline, key) => return Ok(at..entries.at),
                 _ => return Err(at),
@@ -217,24 +216,25 @@ impl Leaf {
     }
 
     fn insert(&mut self, at: usize, (deadline, key): &Entry) {
-        let mut packed = SmallVec::<[u8; 64]>::new();
-        let head = deadline.0.min(LATE);
-        packed.extend_from_slice(&head.to_be_bytes()[size_of::<u64>() - DEADLINE_BYTES..]);
-        if head == LATE {
-            packed.extend_from_slice(&deadline.0.to_be_bytes());
-        }
-        packed.push(key.len().min(LONG) as u8);
-        if key.len() >= LONG {
-            packed.extend_from_slice(&(key.len() as u32).to_be_bytes());
-        }
-        packed.extend_from_slice(key);
-        if self.0.capacity() - self.0.len() < packed.len() {
-            (self.0).reserve_exact(packed.len() + self.0.len() / SPARE_SHARE);
-        }
         let end = self.0.len();
-        self.0.extend_from_slice(&packed);
-        self.0.copy_within(at..end, at + packed.len());
-        self.0[at..at + packed.len()].copy_from_slice(&packed);
+        let most = HEAD_BYTES + size_of::<u64>() + LENGTH_BYTES + key.len();
+        if self.0.capacity() - end < most {
+            self.0.reserve_exact(most + end / SPARE_SHARE);
+        }
+        let head = deadline.0.min(LATE);
+        let length = [key.len().min(LONG) as u8];
+        self.0
+            .extend_from_slice(&head.to_be_bytes()[size_of::<u64>() - DEADLINE_BYTES..]);
+        if head == LATE {
+            self.0.extend_from_slice(&deadline.0.to_be_bytes());
+        }
+        self.0.extend_from_slice(&length);
+        if key.len() >= LONG {
+            self.0.extend_from_slice(&(key.len() as u32).to_be_bytes());
+        }
+        self.0.extend_from_slice(key);
+        let bytes = self.0.len() - end;
+        self.0[at..].rotate_right(bytes);
         debug_assert!(self.find(&(*deadline, key.clone())).is_ok());
     }
 
@@ -282,6 +282,21 @@ impl<'a> Packed<'a> {
         let bytes = self.bytes[self.at..self.at + N].iter();
         self.at += N;
         bytes.fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// Skips entries with deadlines before this one, in few instructions: a change of a deadline is
+    /// two searches. Stops at an entry of other lengths than most.
+    #[inline]
+    fn skip_below(&mut self, deadline: Deadline) {
+        let head = deadline.0.min(LATE);
+        while let Some(word) = self.bytes.get(self.at..).and_then(<[u8]>::first_chunk) {
+            let word = u64::from_be_bytes(*word) >> 8;
+            let length = usize::from(word as u8);
+            if word >> u8::BITS >= head || length == LONG {
+                break;
+            }
+            self.at += HEAD_BYTES + length;
+        }
     }
 
     /// The next entry, of any length.
