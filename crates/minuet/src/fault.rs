@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     DiffCached,
     /// A merge does not look whether ours has changed.
     MergeBlind,
+    /// What a comparison of versions passes on its way is not compared by the commit.
+    DiffUnseen,
     /// Writes by an old view of the tip go on.
     OldTip,
     /// A traversal takes a copy to a version of another branch for one to its own, or not at all:

@@ -17,6 +17,7 @@
 //! | what is leased can be read; after collection only what is kept is there | `world` | pages freed too early or never, snapshots dropped or kept |
 //! | diff(a, b) applied to a is b | `world` | subtrees passed over that differ |
 //! | a merge writes what its three versions say | `world` | changes that it overwrites |
+//! | a branch that became a hidden one has all that was written to it | `history` | changes that a large merge overtakes |
 //! | what is over commits nothing | `world` | commits of the dead, and of clients that are gone |
 //! | everything comes to an end | `world` | locks that stay, requests that nobody answers |
 

@@ -50,10 +50,13 @@ fn main() -> ExitCode {
         }
     };
     let (start, mut said) = (Instant::now(), Instant::now());
-    let mut committed = 0;
+    let (mut committed, mut adopted) = (0, 0);
     for number in seed..seed.saturating_add(seeds) {
         match pando_minuet::simulator::run(number, transactions, Planted::Nothing) {
-            Ok(report) => committed += report.committed,
+            Ok(report) => {
+                committed += report.committed;
+                adopted += report.adopted;
+            }
             Err(violation) => {
                 println!("{violation}");
                 return ExitCode::FAILURE;
@@ -64,7 +67,10 @@ fn main() -> ExitCode {
             said = Instant::now();
             let seconds = start.elapsed().as_secs_f64();
             let an_hour = done as f64 / seconds * 3600.0;
-            println!("{done} seeds hold, {committed} transactions, {an_hour:.0} seeds an hour");
+            println!(
+                "{done} seeds hold, {committed} transactions, {adopted} large merges, \
+                 {an_hour:.0} seeds an hour"
+            );
         }
     }
     ExitCode::SUCCESS

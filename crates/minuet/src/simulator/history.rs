@@ -20,6 +20,10 @@
 //!
 //! Who uses a line comes before whoever dropped or reset its branch.
 //!
+//! **Large merges.** A branch that became a hidden one goes on from that one's last version. What
+//! the hidden branch was not given is what the branch had at last, not what it had when the hidden
+//! one was made: a write in between that is missing was lost.
+//!
 //! Of a transaction whose coordinator crashed while it committed, the memnodes know how it ended.
 //!
 //! Versions are not trusted alone: money is counted, and a list is a prefix of every longer one.
@@ -50,6 +54,8 @@ pub(crate) struct History {
     lines: BTreeMap<u32, (usize, SnapshotId)>,
     /// Who took a line from its branch.
     over: BTreeMap<u32, usize>,
+    /// The line of each hidden branch that a branch became, and the line that this one had.
+    adopted: BTreeMap<u32, u32>,
     /// The branches that there are, each with its line.
     pub(crate) branches: BTreeMap<BranchId, u32>,
 }
@@ -99,6 +105,10 @@ impl History {
         self.makers
             .extend(effects.left.map(|version| (version, number)));
         self.over.extend(effects.over.map(|line| (line, number)));
+        if let Some((hidden, line)) = effects.adopted {
+            self.over.insert(hidden, number);
+            self.adopted.insert(hidden, line);
+        }
         if let Some(began) = effects.began {
             self.lines.insert(began.line, (number, began.from));
             if effects.over.is_none() {
@@ -293,9 +303,17 @@ impl History {
             present(version)
         };
         let (mut line, none) = (at.line(), Places::new());
+        // Of a branch that became another one: that one's line, on the way, and then, where this is
+        // the line that the branch had.
+        let (mut hidden, mut became) = (None, None);
         loop {
             let places = writes.get(&(line, key)).unwrap_or(&none);
             if let Some((_, (overwriter, _))) = places.range(upto + 1..).next() {
+                let last = places.values().next_back().and_then(|(_, value)| *value);
+                let is_lost = || matches!(value, Value::This(value) if last != Some(value));
+                if became.is_some_and(|hidden| is_lost() && !self.has_merged(hidden, key)) {
+                    return Err("a merge has lost what was written since:");
+                }
                 if at == At::End(line) {
                     return Err("it is not what was written last:");
                 }
@@ -317,12 +335,41 @@ impl History {
             edges.add(*by, reader);
             agree(*from)?;
             if is_absent {
-                return Ok(());
+                return self.was_absent(from.line(), key, writes);
             }
             reader = maker(*from)?;
             edges.add(reader, *by);
+            let is_former = hidden == Some(line) && self.adopted.get(&line) == Some(&from.line());
+            became = is_former.then_some(line);
+            hidden = self
+                .adopted
+                .contains_key(&from.line())
+                .then_some(from.line());
             line = from.line();
         }
+    }
+
+    /// Whether a key may be absent of which nothing was written since a line began, if that was by
+    /// becoming the hidden branch whose line is `hidden`.
+    fn was_absent(&self, hidden: u32, key: &Key, writes: &Writes<'_>) -> Result<(), &'static str> {
+        let Some(former) = self.adopted.get(&hidden) else {
+            return Ok(());
+        };
+        let last = |line: u32| writes.get(&(line, key))?.values().next_back();
+        match last(hidden).or_else(|| last(*former)) {
+            Some((_, Some(_))) if !self.has_merged(hidden, key) => {
+                Err("a merge has lost what was written:")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether whoever let a branch become the hidden one has looked at a key of that: then it has
+    /// what the two sides have made of it by then.
+    fn has_merged(&self, hidden: u32, key: &Key) -> bool {
+        let looked = |seen: &Seen| matches!(seen, Seen::Read { at, key: of, .. } if at.line() == hidden && of == key);
+        let number = self.over.get(&hidden);
+        number.is_some_and(|number| self.ran[*number].seen.iter().any(looked))
     }
 
     /// Edges from each transaction to those that began after its end, through a chain of ends.

@@ -1,5 +1,7 @@
 //! Transactions of the simulator, and what their last runs saw.
 
+mod building;
+
 use crate::branch::{BranchId, Origin};
 use crate::collect::{Done, Step};
 use crate::error::Stop;
@@ -99,6 +101,8 @@ pub(crate) struct Effects {
     /// The line that no branch has any more.
     pub(crate) over: Option<u32>,
     pub(crate) dropped: Option<BranchId>,
+    /// The line of the hidden branch that a branch became, and the line that this one had.
+    pub(crate) adopted: Option<(u32, u32)>,
 }
 
 /// What is merged.
@@ -108,6 +112,23 @@ pub(crate) enum Merging {
     Snapshots { base: View, theirs: View },
     /// What happened on a branch since the two parted.
     Branch(BranchId),
+}
+
+/// A large merge on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Building {
+    pub(crate) ours: BranchId,
+    /// Ours' line when the hidden branch was made.
+    pub(crate) line: u32,
+    /// A branch of theirs that nobody writes.
+    pub(crate) theirs: BranchId,
+    /// What ours is to become.
+    pub(crate) hidden: BranchId,
+    pub(crate) name: Vec<u8>,
+    /// Of what both have changed, theirs counts.
+    pub(crate) takes_theirs: bool,
+    /// Whether it looks at what was written to ours since.
+    pub(crate) catches_up: bool,
 }
 
 /// What a transaction is to do.
@@ -159,6 +180,14 @@ pub(crate) enum Work {
         tree: TreeId,
         on_conflict: OnConflict,
     },
+    /// Merges some keys of theirs into the hidden branch.
+    Apply {
+        building: Building,
+        from: Vec<u8>,
+        limit: usize,
+    },
+    /// Merges anew what has changed on ours, which then becomes the hidden branch.
+    Adopt(Building),
     /// Makes a branch.
     Branch {
         name: Vec<u8>,
@@ -209,6 +238,8 @@ pub(crate) struct Script {
     pub(crate) diffed: Diffed,
     /// What the last run merged.
     pub(crate) merged: Merged,
+    /// The last run of a large merge found its branches to be others, and did nothing.
+    pub(crate) gave_up: bool,
 }
 
 impl Script {
@@ -223,6 +254,7 @@ impl Script {
             collected: None,
             diffed: Diffed::default(),
             merged: Merged::default(),
+            gave_up: false,
         }
     }
 }
@@ -498,6 +530,12 @@ impl Program for Script {
         let view = match &work {
             Work::Found => return crate::tree::found(transaction),
             Work::Snapshot => return self.snapshot(transaction),
+            Work::Apply {
+                building,
+                from,
+                limit,
+            } => return self.apply(transaction, building, (from, *limit)),
+            Work::Adopt(building) => return self.adopt(transaction, building),
             Work::Branch {
                 name,
                 from,

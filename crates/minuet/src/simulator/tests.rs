@@ -19,11 +19,14 @@ fn seeds_hold() {
     let seeds = std::env::var("PANDO_MINUET_SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok());
+    let mut adopted = 0;
     for seed in 0..seeds.unwrap_or(SEEDS) {
-        if let Err(violation) = World::new(seed, TRANSACTIONS, Planted::Nothing).run() {
-            panic!("{violation}");
+        match World::new(seed, TRANSACTIONS, Planted::Nothing).run() {
+            Ok(report) => adopted += report.adopted,
+            Err(violation) => panic!("{violation}"),
         }
     }
+    assert!(adopted > 0, "large merges come to their end");
 }
 
 /// The first seed that shows a fault, by a violation or a broken assertion.
@@ -49,6 +52,7 @@ fn planted_faults_are_found() {
         Fault::Abandoned,
         Fault::Generation,
         Fault::OldTip,
+        Fault::DiffUnseen,
         Fault::EarlyFree,
         Fault::LeaseIgnored,
         Fault::LeaseUnchecked,
@@ -65,7 +69,12 @@ fn planted_faults_are_found() {
         println!("{fault:?}: {seed:?}");
         assert!(seed.is_some(), "{fault:?} is not found");
     }
-    for planted in [Planted::LostVote, Planted::Repeated, Planted::Unretired] {
+    for planted in [
+        Planted::LostVote,
+        Planted::Repeated,
+        Planted::Unretired,
+        Planted::Overtaken,
+    ] {
         let seed = found(None, planted);
         println!("{planted:?}: {seed:?}");
         assert!(seed.is_some(), "{planted:?} is not found");

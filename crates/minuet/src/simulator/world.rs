@@ -1,6 +1,7 @@
 //! The scheduler: proxies, memnodes, messages between them, crashes.
 
 mod bound;
+mod building;
 mod draw;
 mod judge;
 mod outcome;
@@ -21,6 +22,7 @@ use crate::snapshot::View;
 use crate::transport::{Outbox, Ticket};
 use crate::tree::Diffed;
 use bound::Bounds;
+use building::Site;
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,8 @@ pub struct Report {
     pub crashes: usize,
     /// Pages that were collected.
     pub collected: u64,
+    /// Branches that became the ones that large merges had built for them.
+    pub adopted: usize,
 }
 
 /// Faults of the world, not of the code in it.
@@ -58,6 +62,8 @@ pub enum Planted {
     Repeated,
     /// Memnodes are not told that a coordinator is dead.
     Unretired,
+    /// A branch becomes the hidden one that was built for it, without what was written to it since.
+    Overtaken,
 }
 
 /// Ticks come this often.
@@ -176,6 +182,8 @@ pub(crate) struct World {
     /// Branches that they know, the first one first, and those that somebody began to drop.
     branches: Vec<Known>,
     dropping: BTreeSet<BranchId>,
+    /// A large merge that is under way.
+    site: Option<Site>,
     /// Transactions whose coordinator crashed, or gave them up, while they committed.
     unheard: BTreeMap<MinitransactionId, Unheard>,
     /// By host, the first life that is not known to be over.
@@ -258,6 +266,7 @@ impl World {
             snapshots: Vec::new(),
             branches: vec![Known::first()],
             dropping: BTreeSet::new(),
+            site: None,
             unheard: BTreeMap::new(),
             collector: Collector::new(config.memnodes, lease_time),
             collecting: None,
@@ -381,6 +390,7 @@ impl World {
         if self.collecting.is_none() && self.random.u32(0..16) == 0 {
             self.collect(host)?;
         }
+        self.build(host)?;
         if self.random.u32(0..10_000) < self.weather.crashes {
             self.crash();
         }
@@ -453,6 +463,7 @@ impl World {
             self.collecting = None;
             self.collector = Collector::new(self.config.memnodes, self.lease_time);
         }
+        self.leave_site(|(life, _)| life.host == which);
         for running in dead.jobs.into_values() {
             self.unhear(which, dead.life, &running);
         }
@@ -474,6 +485,7 @@ impl World {
             if matches!(running.job.program().work, Work::Lease { .. }) {
                 self.hosts[which].lease = None;
             }
+            self.leave_site(|(of, job)| of.host == which && job == id);
             self.unhear(which, life, &running);
             running.job.abandon(&mut self.hosts[which].proxy);
         }

@@ -220,7 +220,7 @@ impl<'t, 'a> Way<'t, 'a> {
         entry: Address,
         parent: Option<u8>,
     ) -> Result<(Address, Page), Stop> {
-        let is_compared = self.view.is_tip();
+        let is_compared = self.view.is_tip() && !planted(Fault::DiffUnseen);
         self.arrive(entry, below(parent), |transaction, address| {
             if is_compared {
                 transaction.read(address)

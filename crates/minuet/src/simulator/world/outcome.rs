@@ -75,6 +75,13 @@ impl World {
             self.collecting = None;
         }
         let script = running.job.program();
+        let is_built = self.site.as_ref().is_some_and(|site| {
+            let job = (Life { host: which, life }, id);
+            site.job == Some(job)
+        });
+        if is_built {
+            self.built(ended.is_ok().then(|| script.clone()));
+        }
         match ended {
             Ok(()) => {
                 let script = script.clone();
@@ -109,6 +116,7 @@ impl World {
     fn may_be_gone(&self, script: &Script) -> bool {
         let other = match &script.work {
             Work::Registers { beside, .. } => *beside,
+            Work::Apply { building, .. } | Work::Adopt(building) => Some(building.ours),
             Work::Merge {
                 of: Merging::Branch(branch),
                 ..
@@ -214,10 +222,10 @@ impl World {
             Work::Diff { .. } => self.diffed = script.diffed,
             Work::Branch { name, .. } => {
                 let began = script.effects.began.expect("a branch");
-                self.branches.push(Known {
-                    id: began.branch,
-                    name,
-                });
+                let id = began.branch;
+                if !self.is_of_site(id) {
+                    self.branches.push(Known { id, name });
+                }
             }
             _ => {}
         }
