@@ -18,6 +18,9 @@
 //! | `held` | free slots; those up to `taken` are allocated | kept, `taken` cleared |
 //!
 //! A dirty read (§3) is compared only if its slot is written later: it is then moved to `reads`.
+//!
+//! An attempt that fails leaves the next one what it has read, less what is known to be stale
+//! ([`Sets::begin_attempt`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -124,8 +127,11 @@ impl Sets {
         self.taken.clear();
     }
 
-    /// Forgets what was read: the attempt failed. The proxy forgets what is known to be stale. If
-    /// nothing is, or that has not helped, it forgets all that was read.
+    /// The attempt failed. What is known to be stale is forgotten, here and by the proxy, and the
+    /// next attempt goes on with the rest: many that copy nodes below one parent after a snapshot
+    /// overtake each other there alone, and what they have read of leaves stands. It is compared
+    /// again by whatever commits. If nothing is known to be stale, or that has not helped, all that
+    /// was read is forgotten.
     pub(crate) fn begin_attempt(&mut self, proxy: &mut Proxy, forgets_all: bool) {
         let stale = std::mem::take(&mut self.stale);
         if forgets_all || stale.is_empty() {
@@ -135,27 +141,46 @@ impl Sets {
             for slot in self.replicas.keys().chain(self.dirty_replicas.keys()) {
                 proxy.forget_replica(*slot);
             }
+            self.forget_all();
         }
         for stale in stale {
             match stale {
-                Compared::Slot(address) => proxy.uncache(address),
+                Compared::Slot(address) => self.forget(proxy, address),
                 Compared::Replica(slot) => {
                     proxy.forget_replica(slot);
+                    self.replicas.remove(&slot);
+                    self.dirty_replicas.remove(&slot);
                     let told = proxy.config.address_of_sequence(slot);
                     let read = self.dirty.keys().chain(self.reads.keys());
                     let is_told = |at: &&Address| told == Some((at.memnode, at.slot));
-                    read.filter(is_told).for_each(|at| proxy.uncache(*at));
+                    let told: Vec<_> = read.filter(is_told).copied().collect();
+                    for at in told {
+                        self.forget(proxy, at);
+                    }
                 }
             }
         }
+        if planted(Fault::LetGo) {
+            // That shows where an attempt is led by what is cached alone.
+            self.forget_all();
+        }
         self.begin_run();
-        self.reads.clear();
-        self.dirty.clear();
         self.fresh.clear();
-        self.replicas.clear();
-        self.dirty_replicas.clear();
         self.live = None;
         self.lists.clear();
+    }
+
+    fn forget_all(&mut self) {
+        self.reads.clear();
+        self.dirty.clear();
+        self.replicas.clear();
+        self.dirty_replicas.clear();
+    }
+
+    fn forget(&mut self, proxy: &mut Proxy, address: Address) {
+        proxy.uncache(address);
+        self.reads.remove(&address);
+        self.dirty.remove(&address);
     }
 
     /// The slots that the last run allocated.
