@@ -34,6 +34,8 @@ pub(crate) struct SessionState {
     pub(crate) log: Option<LogSession>,
     pub(crate) gate: usize,
     pub(crate) counters: Arc<SessionCounters>,
+    /// Those that a run counts on, between two runs: they have counted nothing.
+    pub(crate) spare_counters: Option<Arc<SessionCounters>>,
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
     pub(crate) now: Microseconds,

@@ -193,6 +193,7 @@ impl Database {
             }),
             gate,
             counters: self.counters.open(),
+            spare_counters: None,
             random,
             now: Microseconds::ZERO,
             access: Access::default(),

@@ -8,6 +8,7 @@
 //! | a damaged `identity.pando` | refused, with the file |
 //! | a whole checkpoint, and the log from its start on | loaded, the log replayed over it |
 //! | an older checkpoint too | kept, for the next case |
+//! | the checkpoint of a full copy that was never shown | used; from then on the log asks for it (FA1 planted-whole) |
 //! | a damaged checkpoint | noted; the older one is used, up to the end of the newer one at least |
 //! | an unreadable file of a checkpoint | treated as damaged |
 //! | another unreadable file or directory | refused, with its path; a free file is skipped |

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::add;
+use super::{add, take_over};
 
 /// One figure of `stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +83,10 @@ impl MemcachedCounters {
 }
 
 impl MemcachedCounters {
-    /// Adds what another has counted.
-    pub(super) fn add(&self, other: &Self) {
+    /// Adds what another has counted, which then has counted nothing.
+    pub(super) fn take_over(&self, other: &Self) {
         for (counter, count) in self.0.iter().zip(&other.0) {
-            add(counter, count.load(Ordering::Relaxed));
+            take_over(counter, count);
         }
     }
 }

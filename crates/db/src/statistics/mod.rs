@@ -37,8 +37,9 @@ pub(crate) struct SessionCounters {
 }
 
 impl SessionCounters {
-    /// Adds what another has counted, to counters of the calling thread.
-    pub(crate) fn add(&self, other: &Self) {
+    /// Adds what another has counted, which then has counted nothing. Both are of the calling
+    /// thread.
+    pub(crate) fn take_over(&self, other: &Self) {
         let pairs = [
             (&self.hits, &other.hits),
             (&self.misses, &other.misses),
@@ -56,9 +57,9 @@ impl SessionCounters {
             (&self.buried_bytes, &other.buried_bytes),
         ];
         for (counter, count) in pairs {
-            add(counter, count.load(Ordering::Relaxed));
+            take_over(counter, count);
         }
-        self.memcached.add(&other.memcached);
+        self.memcached.take_over(&other.memcached);
     }
 }
 
@@ -66,6 +67,16 @@ impl SessionCounters {
 #[inline]
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+}
+
+/// Adds what another counter has, which then has nothing: mostly it has nothing anyway.
+#[inline]
+fn take_over(counter: &AtomicU64, other: &AtomicU64) {
+    let count = other.load(Ordering::Relaxed);
+    if count > 0 {
+        add(counter, count);
+        other.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The database's counters since it was opened or since they were reset.

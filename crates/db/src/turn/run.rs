@@ -304,7 +304,8 @@ impl Turn<'_> {
     fn begin_run(&mut self, reads: bool) {
         let session = &mut *self.session;
         debug_assert!(session.effects.is_none() && !session.has_group());
-        let counters = std::mem::take(&mut session.counters);
+        let apart = session.spare_counters.take().unwrap_or_default();
+        let counters = std::mem::replace(&mut session.counters, apart);
         let effects = Effects::new(counters, session.random.clone(), session.observed);
         session.effects = Some(Box::new(effects));
         session.store.begin_run(reads);
@@ -325,7 +326,8 @@ impl Turn<'_> {
     fn take_effects(&mut self, effects: Effects) {
         let (database, session) = (self.database, &mut *self.session);
         let counted = std::mem::replace(&mut session.counters, effects.counters);
-        session.counters.add(&counted);
+        session.counters.take_over(&counted);
+        session.spare_counters = Some(counted);
         for (tree, bytes, replaced) in &effects.deadlines {
             session.reconcile(&database.expiry, Key::new(*tree, bytes), *replaced);
         }
@@ -356,7 +358,7 @@ impl Turn<'_> {
             remapping::put_back(database, image);
         }
         if leaves(Leftover::Counts) {
-            session.counters.add(&counted);
+            session.counters.take_over(&counted);
         }
         if leaves(Leftover::Cursors) {
             for (cursor, place) in effects.cursors {

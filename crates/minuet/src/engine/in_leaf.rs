@@ -143,17 +143,20 @@ impl State {
         }
     }
 
-    /// Gives an entry of a leaf, which has room, another value, or removes it.
-    pub(super) fn edit_entry(
+    /// Gives an entry of a leaf, which has room, another value, or removes it. Only a new one needs
+    /// its `place`.
+    pub(super) fn edit_entry<'p>(
         latch: &mut Latch<'_>,
-        (index, place): (Result<usize, usize>, &Place<'_>),
+        (index, place): (Result<usize, usize>, impl FnOnce() -> Place<'p>),
         (version, stored): (ValueVersion, Option<&[u8]>),
     ) {
         let version = version.to_bits();
         let mut edit = PageEdit::in_place(latch.edit());
         let edited = match (stored, index) {
             (Some(stored), Ok(index)) => edit.set_entry(index, version, stored),
-            (Some(stored), Err(index)) => edit.insert_entry(index, place.entry(), version, stored),
+            (Some(stored), Err(index)) => {
+                edit.insert_entry(index, place().entry(), version, stored)
+            }
             (None, index) => {
                 if let Ok(index) = index {
                     edit.remove(index);
@@ -222,7 +225,7 @@ impl State {
         let is_there = new.is_some();
         debug_assert!(is_there || index.is_ok(), "a removed key was there");
         let stored = is_there.then_some(&stored[..]);
-        Self::edit_entry(&mut latch, (index, &place), (version, stored));
+        Self::edit_entry(&mut latch, (index, || place), (version, stored));
         let is_remembered = matches!(change, Change::Remove(_, true));
         self.remember(key, was, is_there, is_remembered.then_some(version));
         self.count(key.tree, difference(was.is_some(), is_there));

@@ -525,12 +525,12 @@ impl State {
         let Some(written) = &spot.touched.written else {
             return 0;
         };
-        let (_, place) = self.placed(spot.whole).expect("its tree was there");
-        let find = || Page::of_slot(&latch[..]).find(place.entry());
+        let place = || self.placed(spot.whole).expect("its tree was there").1;
+        let find = || Page::of_slot(&latch[..]).find(place().entry());
         let index = index.unwrap_or_else(find);
         let made = written.made;
         let new = (made.version, written.stored.as_deref());
-        Self::edit_entry(latch, (index, &place), new);
+        Self::edit_entry(latch, (index, place), new);
         self.remember(key_of(spot.whole), spot.was, made.is_there, made.removed());
         difference(spot.was.is_some(), made.is_there)
     }
