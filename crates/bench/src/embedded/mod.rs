@@ -5,6 +5,7 @@
 //! target. The workload is the Masstree paper's (§6): decimal strings of random 31-bit numbers,
 //! 8-byte values.
 
+pub(crate) mod aftermath;
 mod allocators;
 mod bars;
 pub(crate) mod keys;
@@ -111,6 +112,8 @@ pub(crate) enum Cell {
     Skew(skew::SkewOptions),
     /// MYCSB and YCSB.
     Rows(rows::RowsOptions),
+    /// Updates after a snapshot, by the real clock.
+    Aftermath(aftermath::AftermathOptions),
     /// What Minuet's transactions cost in messages.
     Minuet(minuet::MinuetOptions),
     /// Minuet's paper's experiments by a simulated clock.
@@ -134,6 +137,7 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
         Cell::Snapshots(options) => snapshots::run_snapshots(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),
+        Cell::Aftermath(options) => aftermath::run_aftermath(options),
         Cell::Minuet(options) => minuet::run_minuet(options),
         Cell::Cluster(options) => run_cluster(options),
         Cell::Ladder(options) => ladder::run_ladder(options),

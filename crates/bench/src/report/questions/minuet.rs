@@ -3,10 +3,14 @@
 use super::{
     Chart, Comparison, Panel, Question, Shape, Sizes, comparison, here, panel, process, thousands,
 };
+use crate::embedded::aftermath::{BACK, BEFORE, LEAST};
 use crate::embedded::minuet::{BYTES, MEMNODES, ROUND_TRIPS, SCANNED};
 
 /// Keys of a tree, at most: more do not change what is counted.
 const KEYS_MAX: usize = 100_000;
+
+/// Keys of the tree that is timed, at most.
+const TIMED_KEYS_MAX: usize = 2_000_000;
 
 /// How many memnodes there are.
 const PLACES: [&str; 3] = ["1", "2", "4"];
@@ -118,5 +122,49 @@ pub(super) fn counted(sizes: &Sizes) -> Question {
                 })
                 .collect(),
         }],
+    }
+}
+
+pub(super) fn aftermath(sizes: &Sizes) -> Question {
+    let keys = sizes.keys.min(TIMED_KEYS_MAX);
+    let cell = |engine: &str| {
+        let line = format!("aftermath --engine {engine} --keys {keys}");
+        process(engine, "", &line)
+    };
+    let less = |figure, title: &str, unit| Panel {
+        less_is_better: true,
+        ..panel(figure, title, unit, Chart::Bars)
+    };
+    Question {
+        id: "minuet-14-clock",
+        title: "Minuet: updates after a snapshot, by the real clock (figure 14)",
+        asks: "How long does a snapshot slow updates in one process?",
+        method: format!(
+            "Two threads overwrite random ones of {} keys of 14 bytes in the engine, without a \
+             log; after two seconds a snapshot is made. Rates are those of tenths of a second; \
+             back means half a second on average, six seconds means never. The paper has 25 hosts \
+             and 10 million keys. Masstree keeps images of values where Minuet copies pages.",
+            thousands(keys)
+        ),
+        place: "",
+        panels: vec![
+            less(BACK, "Until updates are back at 95 %", "seconds"),
+            panel(
+                LEAST,
+                "The slowest tenth of a second, over the rate before",
+                "ratio",
+                Chart::Bars,
+            ),
+            panel(BEFORE, "Updates before", "million a second", Chart::Bars),
+        ],
+        cells: ["minuet", "masstree"].map(cell).into(),
+        comparisons: vec![comparison(
+            "Figure 14: seconds until updates are back",
+            "20 to 30 s",
+            BACK,
+            ("minuet", ""),
+            ("", ""),
+        )],
+        shapes: Vec::new(),
     }
 }

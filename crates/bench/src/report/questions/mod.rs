@@ -32,6 +32,7 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Question> {
         cluster::single(sizes),
         cluster::pairs(sizes),
         cluster::one_snapshot(sizes),
+        minuet::aftermath(sizes),
         cluster::borrowing(sizes),
         cluster::scan_scaling(sizes),
         cluster::updates_beside_scans(sizes),
