@@ -222,8 +222,8 @@ fn a_large_merge_that_does_not_catch_up_is_noticed() {
     assert!(!(0..10).any(notices));
 }
 
-/// However much is written while it goes through the keys: its answer is that of one moment, when it
-/// began.
+/// However much is written while it goes through the keys, its answer is that of one moment, when
+/// it began.
 #[test]
 fn a_large_dry_run_tells_of_one_moment() {
     for seed in 0..40 {
