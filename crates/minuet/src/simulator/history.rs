@@ -367,7 +367,10 @@ impl History {
     /// Whether whoever let a branch become the hidden one has looked at a key of that: then it has
     /// what the two sides have made of it by then.
     fn has_merged(&self, hidden: u32, key: &Key) -> bool {
-        let looked = |seen: &Seen| matches!(seen, Seen::Read { at, key: of, .. } if at.line() == hidden && of == key);
+        let looked = |seen: &Seen| match seen {
+            Seen::Read { at, key: of, .. } => at.line() == hidden && of == key,
+            Seen::Wrote { .. } | Seen::Removed { .. } => false,
+        };
         let number = self.over.get(&hidden);
         number.is_some_and(|number| self.ran[*number].seen.iter().any(looked))
     }
