@@ -260,12 +260,11 @@ impl Handle<Leaf> {
         &mut leaf.block
     }
 
-    /// Requests all of a block that is going to be copied. The search in it would wait for one line
-    /// after the other.
-    fn prefetch(&self) {
-        if self.is_shared() {
-            prefetch_lines(self.block.as_ptr(), self.block.len());
-        }
+    /// Requests all of a block. The search in it would wait for one line after the other, and a
+    /// change moves or copies most of them.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_lines(self.block.as_ptr(), self.block.len());
     }
 
     /// Sets a field; returns whether it is new and whether it is the last one.

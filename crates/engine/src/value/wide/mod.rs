@@ -240,6 +240,7 @@ impl WideRow {
     /// The value of a field. O(log fields).
     pub(super) fn get(&self, field: &[u8]) -> Option<StringRef<'_>> {
         let leaf = self.leaf_of(field);
+        leaf.prefetch();
         let index = leaf.row().search_leaf(field).ok()?;
         Some(leaf.value(index))
     }
