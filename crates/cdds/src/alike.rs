@@ -139,8 +139,8 @@ impl<'p, M: Pmem> Node<'p, M> {
         Some((Found { slot, entry }, record))
     }
 
-    /// What stands for a pair that is not as it was stored (CN5 sealed), unless its slot has changed
-    /// meanwhile: then a view of the past does not see what was there.
+    /// What stands for a pair that is not as it was stored (CN5 sealed), unless its slot has
+    /// changed meanwhile: then a view of the past does not see what was there.
     #[cold]
     fn damaged_pair(self, slot: u64) -> Option<Record<'p>> {
         (!self.is_right(slot)).then(|| Record::of_damaged_node(self.at))

@@ -16,16 +16,18 @@ use crate::record::{self, Record};
 use crate::tree::{Error, Tree};
 
 impl<M: Pmem> Tree<M> {
-    /// Empties a chunk, of some that `random` chooses; whether anything was moved. The chunk is
-    /// room after a commit and another call. Does nothing while there are snapshots, which may see
-    /// every block.
+    /// Empties a chunk, of some that `random` chooses, for a pair of so many bytes; whether
+    /// anything was moved. The chunk is room after a commit and another call. A pair that takes
+    /// neighbouring chunks needs a call for each. Does nothing while there are snapshots, which may
+    /// see every block.
     ///
-    /// Cost: a put for each record in a chunk, which is 64 KiB.
-    pub fn make_room(&mut self, random: u64) -> Result<bool, Error> {
+    /// Cost: a put for each record in a chunk, which is 64 KiB; for neighbours, the first call
+    /// looks at what the pool says of every chunk.
+    pub fn make_room(&mut self, wanted: usize, random: u64) -> Result<bool, Error> {
         if !self.retained.is_empty() {
             return Ok(false);
         }
-        let Some(blocks) = self.allocator.choose_to_empty(random) else {
+        let Some(blocks) = self.allocator.choose_to_empty(wanted as u64, random) else {
             return Ok(false);
         };
         let mut moved = 0;

@@ -311,6 +311,10 @@ pub(crate) const MEMORY_WAIT_MAX: Microseconds = Microseconds(1_000_000);
 /// How often a request for which an engine's pool has no block runs at least, before it is refused.
 pub(crate) const ROOM_RUNS_MIN: usize = 64;
 
+/// For each of so many bytes that it wants, it runs once more while neighbouring chunks are emptied
+/// for it: half a chunk.
+pub(crate) const ROOM_BYTES_A_RUN: usize = 32 * 1024;
+
 /// The share of the limit that eviction leaves free, and its bound in bytes.
 pub(crate) const EVICT_HEADROOM_SHARE: usize = 64;
 /// See [`EVICT_HEADROOM_SHARE`].

@@ -50,8 +50,9 @@
 //!   the group takes all of them back: keys, their versions, listed deadlines, counts, what is
 //!   remembered of removed keys, and notes.
 //!
-//! Deliberately absent, for now: a large value in pieces. It is stored in one piece: a
-//! change of it costs O(size), and so does a read of a large hash.
+//! Deliberately absent, for now: a large value in pieces. It is stored in one piece, for which
+//! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of it
+//! costs O(size), and so does a read of a large hash.
 
 mod figures;
 mod group;
@@ -538,16 +539,18 @@ impl Cdds {
         Ok(committed)
     }
 
-    /// Makes room for a size of blocks of which none is free, where others are: some keys move
-    /// ([`Tree::make_room`]), and nothing else changes. The room is there after the next commit and
-    /// another call. A pause of about a millisecond for writers.
-    pub fn make_room(&self, random: u64) {
+    /// Makes room for a pair of so many bytes for which no block is free, where others are: some
+    /// keys move ([`Tree::make_room`]), and nothing else changes. The room is there after the next
+    /// commit and another call; if it is more than a chunk, after a call for each. Whether more is
+    /// to come. A pause of about a millisecond for writers.
+    pub fn make_room(&self, wanted: usize, random: u64) -> bool {
         let mut state = self.write();
         sound(state.tree.advance(self.clock.current()));
-        if sound(state.tree.make_room(random)) {
+        if sound(state.tree.make_room(wanted, random)) {
             state.tree.fence();
             self.note_written();
         }
+        state.tree.allocator.is_emptying()
     }
 
     /// How much of the pool is taken.

@@ -439,21 +439,23 @@ fn cleaning_can_be_interrupted_of_a_table() {
 /// A crash while records move to make room, and when their chunk has blocks of another size.
 #[test]
 fn making_room_can_be_interrupted() {
-    let (mut images, mut moved) = (0, 0);
+    let (mut images, mut moved, mut large) = (0, 0, 0);
     for seed in 0..8 * effort().min(3) {
         let memory = Simulated::recording(sparse(seed));
         let mut tree = <Tested as Subject>::open(memory).expect("a tree");
         let state = state_of(&tree);
+        // A size that was not there, or two chunks.
+        let wanted = if seed % 2 == 0 { 1000 } else { 6000 };
         for random in 0..3 {
-            moved += u32::from(
-                tree.make_room(seed * 3 + random)
-                    .expect("nothing is damaged"),
-            );
+            let made = tree.make_room(wanted, seed * 3 + random);
+            moved += u32::from(made.expect("nothing is damaged"));
             tree.commit().unwrap();
         }
-        // Of a size that was not there; it does not stay.
-        tree.put(&key(200), &[7; 1000]).unwrap();
-        tree.remove(&key(200)).unwrap();
+        // It does not stay.
+        if tree.put(&key(200), &vec![7; wanted]).is_ok() {
+            large += wanted / 6000;
+            tree.remove(&key(200)).unwrap();
+        }
         tree.commit().unwrap();
         let trace = tree.memory().trace();
         let (tried, failure) = failure::<Tested>(&trace, &[state.clone(), state], QUICK);
@@ -461,7 +463,7 @@ fn making_room_can_be_interrupted() {
         assert_eq!(failure, None, "seed {seed}");
     }
     assert!(images > 500, "{images} images");
-    assert!(moved > 3, "{moved} chunks");
+    assert!(moved > 3 && large > 0, "{moved} chunks, {large} of two");
 }
 
 /// A crash while a group is taken back, and after that was committed with another change.

@@ -268,9 +268,9 @@ fn a_tree_grows_and_shrinks_by_levels() {
     assert_eq!((report.keys, report.height), (0, 1));
 }
 
-/// What is free in blocks of one size becomes room for another, and nothing else changes.
-#[test]
-fn room_is_made_for_another_size() {
+/// A tree in a pool that was nine tenths full, of which every fourth pair is left; how many there
+/// were.
+fn thinned() -> (Tree<Simulated>, u32) {
     // Nodes do not move; of this size they are few.
     let shape = Shape {
         node_bytes: node_bytes(ENTRIES),
@@ -278,47 +278,78 @@ fn room_is_made_for_another_size() {
     };
     let pool = Pool::create(Simulated::new(4 << 20), shape).expect("a pool");
     let mut tree = Tree::open(pool.into()).expect("a tree");
-    let key = |number: u32| number.to_be_bytes();
-    let mut count = 0;
+    let mut count = 0_u32;
     let tally = Arc::clone(tree.allocator.tally());
     while tally.taken() < tally.bytes_max() / 10 * 9 {
-        tree.put(&key(count), &[1; 60]).unwrap();
+        tree.put(&count.to_be_bytes(), &[1; 60]).unwrap();
         count += 1;
-        if count % 50 == 0 {
+        if count.is_multiple_of(50) {
             tree.commit().unwrap();
         }
     }
     for number in (0..count).filter(|number| number % 4 != 0) {
-        assert!(tree.remove(&key(number)).unwrap());
+        assert!(tree.remove(&number.to_be_bytes()).unwrap());
         if number % 50 == 1 {
             tree.commit().unwrap();
         }
     }
     tree.commit().unwrap();
+    (tree, count)
+}
+
+/// What was left of them is there, and nothing else but so many others.
+fn check_thinned(tree: &Tree<Simulated>, count: u32, others: u32) {
+    let report = tree.check().unwrap();
+    assert_eq!(report.keys, u64::from(count.div_ceil(4) + others));
+    for number in 0..count {
+        let is_there = number % 4 == 0;
+        let value = tree.get(&number.to_be_bytes()).unwrap();
+        assert_eq!(value, is_there.then_some(&[1; 60][..]), "{number}");
+    }
+}
+
+/// What is free in blocks of one size becomes room for another, and nothing else changes.
+#[test]
+fn room_is_made_for_another_size() {
+    let (mut tree, count) = thinned();
+    let key = |number: u32| number.to_be_bytes();
     let large = [2; 1500];
     let (mut puts, mut calls) = (0, 0);
     while puts < 1200 {
         if tree.put(&key(1_000_000 + puts), &large).is_ok() {
             puts += 1;
         } else {
-            tree.make_room(calls).unwrap();
+            tree.make_room(large.len(), calls).unwrap();
             tree.commit().unwrap();
             calls += 1;
             assert!(calls < 1000, "there is room: {puts} puts");
         }
     }
     assert!(calls > 10, "there was room without: {calls}");
-    let report = tree.check().unwrap();
-    assert_eq!(report.keys, u64::from(count.div_ceil(4) + puts));
-    for number in 0..count {
-        let is_there = number % 4 == 0;
-        let value = tree.get(&key(number)).unwrap();
-        assert_eq!(value, is_there.then_some(&[1; 60][..]), "{number}");
-    }
+    check_thinned(&tree, count, puts);
     let kept = tree.retain().unwrap();
     assert!(
-        !tree.make_room(1).unwrap(),
+        !tree.make_room(1, 1).unwrap(),
         "a snapshot may see every block"
     );
     tree.release(kept).unwrap();
+}
+
+/// What is free in pieces becomes room for what wants neighbouring chunks: a quarter of the pool.
+#[test]
+fn room_is_made_for_a_large_value() {
+    let (mut tree, count) = thinned();
+    let (large, mut calls) = (vec![2; 1 << 20], 0);
+    while tree.put(b"large", &large).is_err() {
+        tree.make_room(large.len() + 100, calls).unwrap();
+        tree.commit().unwrap();
+        // Others are put meanwhile, and do not take what was emptied.
+        tree.put(b"small", &[3; 60]).unwrap();
+        calls += 1;
+        assert!(calls < 300, "there is room");
+    }
+    tree.commit().unwrap();
+    assert_eq!(tree.get(b"large").unwrap(), Some(&large[..]));
+    assert!(calls > 30, "there was room without: {calls}");
+    check_thinned(&tree, count, 2);
 }

@@ -18,7 +18,7 @@ use crate::client::{Client, LacksRoom};
 use crate::clock::Microseconds;
 use crate::error::CommandError;
 use crate::eviction::{Evicted, evict};
-use crate::limits::{self, MEMORY_WAIT, MEMORY_WAIT_MAX, ROOM_RUNS_MIN};
+use crate::limits::{self, MEMORY_WAIT, MEMORY_WAIT_MAX, ROOM_BYTES_A_RUN, ROOM_RUNS_MIN};
 use crate::statistics::add;
 
 /// Whether a command that needs memory may run.
@@ -61,7 +61,7 @@ impl Turn<'_> {
         if database.evicts() {
             database.memory.spare_more();
         }
-        pool.make_room(self.session.random.u64(..));
+        let goes_on = pool.make_room(bytes, self.session.random.u64(..));
         // What was freed is free when the epoch is durable.
         database.hurry();
         // A client's next request is the same one until it is answered.
@@ -71,9 +71,10 @@ impl Turn<'_> {
         };
         let lacks = client.lacks_room.get_or_insert(first);
         lacks.runs += 1;
-        // On a slow machine a run, or an epoch, takes long.
+        // On a slow machine a run, or an epoch, takes long. Neighbours are emptied one at a time.
         let is_late = now.saturating_sub(lacks.since) >= MEMORY_WAIT_MAX;
-        if is_late && lacks.runs >= ROOM_RUNS_MIN {
+        let neighbours = if goes_on { bytes / ROOM_BYTES_A_RUN } else { 0 };
+        if is_late && lacks.runs >= ROOM_RUNS_MIN + neighbours {
             return None;
         }
         // Off the fast path, which does not end the wait.

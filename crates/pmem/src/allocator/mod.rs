@@ -151,8 +151,11 @@ pub struct Allocator<M> {
     slabs: Box<[Padded<Mutex<Slabs>>]>,
     supply: Mutex<Supply>,
     unsettled: Padded<Mutex<Unsettled>>,
-    /// The number of the chunk that is being emptied, and 1; 0: none is.
+    /// The chunks that are being emptied: the first one in the upper half, in the lower one that
+    /// behind the last.
     emptying: AtomicU64,
+    /// Up to which of them what was taken has moved.
+    emptied_to: AtomicU64,
     tally: Arc<Tally>,
     /// Per chunk: blocks freed since it was last looked at.
     freed: Box<[AtomicU32]>,
@@ -184,6 +187,7 @@ impl<M: Pmem> Allocator<M> {
             supply: Mutex::new(Supply::new(used, chunks, classes.count())),
             unsettled: Padded::default(),
             emptying: AtomicU64::new(0),
+            emptied_to: AtomicU64::new(0),
             tally: Arc::new(Tally::new(supply::growth_max(chunks) * chunk_bytes)),
             freed: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
             horizon: AtomicU64::new(0),
@@ -468,7 +472,7 @@ impl<M: Pmem> Allocator<M> {
     /// Takes the free blocks of a chunk in hand; whether it has any.
     fn look_at(&self, slabs: &mut Slabs, class: usize, chunk: u64) -> bool {
         debug_assert!(slabs.free.is_empty(), "blocks in hand would be forgotten");
-        if self.emptying() == Some(chunk) {
+        if self.emptying().contains(&chunk) {
             return false;
         }
         let slab = self.slab(class);

@@ -24,6 +24,12 @@ const SPAN_FENCE: Mark = Mark("allocator: fence after a span's descriptors");
 /// Chunks that are looked at for one that is taken, after an opening.
 pub(super) const VISITED_AT_ONCE: usize = 4;
 
+/// Chunks of those kept back that may be taken while a row of neighbours is emptied, for sizes of
+/// which no block is free; the row is longer by as many.
+pub(super) const MOVING_CHUNKS: u64 = 2;
+
+const _: () = assert!(MOVING_CHUNKS < RESERVED_MIN, "removals have some left");
+
 /// What there is of chunks.
 #[derive(Debug)]
 pub(super) struct Supply {
@@ -82,6 +88,17 @@ impl Supply {
         self.used
     }
 
+    /// Whether a chunk is known to hold nothing.
+    pub(super) fn is_empty(&self, chunk: u64) -> bool {
+        self.empty.contains(&chunk)
+    }
+
+    /// Finds out what every chunk is, and which spans are gone.
+    pub(super) fn settle<M: Pmem>(&mut self, allocator: &Allocator<M>) {
+        self.visit(allocator, usize::MAX);
+        self.dissolve_spans(allocator);
+    }
+
     /// Takes back a chunk in which nothing is taken.
     pub(super) fn give_back(&mut self, chunk: u64) {
         self.empty.insert(chunk);
@@ -126,12 +143,17 @@ impl Supply {
         if self.empty.is_empty() {
             self.dissolve_spans(allocator);
         }
-        if !self.may_take(1, purpose) {
+        if !self.may_take(allocator, 1, purpose) {
             return None;
         }
-        let Some(chunk) = self.empty.pop_first() else {
+        let window = allocator.emptying();
+        let below = self.empty.range(..window.start).next();
+        let beside = below.or_else(|| self.empty.range(window.end..).next());
+        let fresh = beside.is_none() && self.used < self.chunks;
+        let Some(chunk) = beside.or(self.empty.first()).copied().filter(|_| !fresh) else {
             return self.extend(allocator, 1);
         };
+        self.empty.remove(&chunk);
         let memory = allocator.pool.memory();
         // What it was must not be read into the bytes of its next blocks.
         if allocator.use_of(chunk) != Use::Empty {
@@ -152,13 +174,24 @@ impl Supply {
     }
 
     /// Whether so many chunks leave what is kept back for removals.
-    fn may_take(&self, chunks: u64, purpose: Purpose) -> bool {
-        let left = self.empty.len() as u64 + (self.chunks - self.used);
+    fn may_take<M: Pmem>(&self, allocator: &Allocator<M>, chunks: u64, purpose: Purpose) -> bool {
+        let (window, mut left) = (allocator.emptying(), self.chunks - self.used);
+        let is_row = window.end - window.start > 1;
+        // Neighbours that were emptied are for one that wants as many.
+        let is_for = chunks + MOVING_CHUNKS >= window.end - window.start;
+        let all = self.empty.len() as u64;
+        left += if is_for {
+            all
+        } else {
+            all - self.empty.range(window).count() as u64
+        };
+        let spare = u64::from(is_row && !is_for) * MOVING_CHUNKS;
         let reserved = self.chunks - growth_max(self.chunks);
         match purpose {
-            Purpose::Growth => left >= chunks + reserved,
+            Purpose::Growth => left + spare >= chunks + reserved,
             Purpose::Removal => true,
-            Purpose::Moving => false,
+            // A row gains more than that.
+            Purpose::Moving => is_row && left + spare > reserved,
         }
     }
 
@@ -203,11 +236,18 @@ impl Supply {
         chunks: u64,
         purpose: Purpose,
     ) -> Option<u64> {
-        if !self.may_take(chunks, purpose) {
+        if !self.may_take(allocator, chunks, purpose) {
             return None;
         }
+        // A window waits for those that want as much.
+        let window = allocator.emptying();
+        let spared = if chunks + MOVING_CHUNKS < window.end - window.start {
+            window
+        } else {
+            0..0
+        };
         let mut run = 0..0;
-        for chunk in &self.empty {
+        for chunk in self.empty.iter().filter(|chunk| !spared.contains(chunk)) {
             if *chunk != run.end {
                 run = *chunk..*chunk;
             }
@@ -236,8 +276,7 @@ impl<M: Pmem> Allocator<M> {
         supply.visit(self, VISITED_AT_ONCE);
         let mut taken = supply.take_span(self, chunks, purpose);
         if taken.is_none() {
-            supply.visit(self, usize::MAX);
-            supply.dissolve_spans(self);
+            supply.settle(self);
             taken = supply.take_span(self, chunks, purpose);
         }
         if taken.is_none() {
@@ -283,7 +322,7 @@ impl<M: Pmem> Allocator<M> {
         let used_for = Use::Slab(self.classes.bytes(class));
         for chunk in 0..supply.used() {
             let is_left = self.use_of(chunk) != used_for || supply.empty.contains(&chunk);
-            if !is_left && self.emptying() != Some(chunk) && self.is_empty(chunk, class) {
+            if !is_left && !self.emptying().contains(&chunk) && self.is_empty(chunk, class) {
                 self.take_slab_back(slabs, class, supply, chunk);
             }
         }
