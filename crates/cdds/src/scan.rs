@@ -163,8 +163,8 @@ impl<M: Pmem> Shared<M> {
     }
 }
 
-/// What a view sees of a node, in order, if nobody changed it meanwhile and nothing of it is damaged
-/// (CN5 sealed).
+/// What a view sees of a node, in order, if nobody changed it meanwhile and nothing of it is
+/// damaged (CN5 sealed).
 pub(crate) fn sorted<M: Pmem>(node: Node<'_, M>, view: View) -> Result<Vec<Found>, Astray> {
     let mut found: Vec<_> = node.seen(view).collect();
     let are_right = node.are_right();

@@ -1,4 +1,5 @@
-//! Epochs as entries have them: each with a checksum, so that a damaged one is none that has passed.
+//! Epochs as entries have them: each with a checksum, so that a damaged one is not taken for one
+//! that has passed.
 //!
 //! | bits | of a beginning | of an end |
 //! |---|---|---|
@@ -6,9 +7,9 @@
 //! | 44 … 63 | of the CRC-32C of the epoch and of what the entry says | of the epoch's own |
 //!
 //! A word of 0 is none of either. So CN5 sealed is checked: who looks a key up asks it of each slot
-//! that may be the key's, seen or not, and who descends of each entry that it follows. Scans, frames,
-//! copies of a node and the visit after a crash (`clean.rs`) go on from all that a node has, and ask
-//! it of all slots. A slot is used again only if it is right.
+//! that may be the key's, seen or not, and who descends of each entry that it follows. Scans,
+//! frames, copies of a node and the visit after a crash (`clean.rs`) go on from all that a node
+//! has, and ask it of all slots. A slot is used again only if it is right.
 
 use pando_pmem::checksum::crc32c_words;
 use pando_pmem::limits::EPOCH_BITS;

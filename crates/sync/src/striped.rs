@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | a stripe | the thread that has its number, `Relaxed`; the last one, whoever has none | everyone, `Relaxed` |
 //!
-//! - **SP1 one-writer** A number is one thread's until it ends: it gives the number back, and whoever
-//!   takes it then sees what was counted (the mutex of the numbers). So a count is never lost.
+//! - **SP1 one-writer** A number is one thread's until it ends: it gives the number back, and
+//!   whoever takes it then sees what was counted (the mutex of the numbers). So a count is never
+//!   lost.
 //!
 //! Deliberately absent: a sum at one moment. It has what was counted before, and perhaps more.
 

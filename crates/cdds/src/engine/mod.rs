@@ -51,8 +51,8 @@
 //!   remembered of removed keys, and notes.
 //!
 //! Deliberately absent, for now: a large value in pieces. It is stored in one piece, for which
-//! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of it
-//! costs O(size), and so does a read of a large hash.
+//! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of
+//! it costs O(size), and so does a read of a large hash.
 
 mod figures;
 mod group;
