@@ -163,8 +163,8 @@ impl Database {
         self.checkpoint_as(options, false)
     }
 
-    /// The same of a full copy that nothing else has: when it is finished, the log says so (FA1
-    /// planted-whole).
+    /// The same of a full copy that nothing else has: when it is finished, the log says so
+    /// (FA1 planted-whole).
     pub(crate) fn checkpoint_of_copy(
         &self,
         options: &CheckpointOptions,
