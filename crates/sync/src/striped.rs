@@ -11,8 +11,8 @@
 //! Deliberately absent: a sum at one moment. It has what was counted before, and perhaps more.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::shim::unmodelled::{AtomicU64, Ordering};
 use crate::{Padded, lock};
 
 /// Stripes; threads beyond so many share one.

@@ -12,8 +12,8 @@
 //! | 16 | 8 | the hash of the key; of a link 0 |
 //! | 24 | 8 | the record of key and value, or of a link the next bucket of the chain |
 //!
-//! A slot lives as one of a leaf does: CN1 begun-last, CN2 seen, CN3 needed, CN4 fingerprinted, CN5
-//! sealed.
+//! A slot lives as one of a leaf does: CN1 begun-last, CN2 seen, CN3 needed, CN4 fingerprinted,
+//! CN5 sealed.
 
 use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, epoch_bits};
 use pando_sync::LogEpoch;
