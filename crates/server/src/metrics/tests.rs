@@ -6,6 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use pando_db::EngineKind;
+
 use super::Metrics;
 use crate::config::{Config, Target};
 use crate::replication::Request;
@@ -329,13 +331,19 @@ fn promtool(arguments: &[&str], input: &str) -> Option<bool> {
 #[test]
 fn what_the_examples_ask_for_is_there() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring");
-    let page = parse(&kept_page("asked"));
-    let names: BTreeSet<&str> = page
-        .samples
-        .keys()
-        .filter_map(|series| series.split('[').next())
-        .chain(page.kinds.keys().map(String::as_str))
-        .collect();
+    let pooled = Shell::new(Config {
+        engine: EngineKind::Cdds,
+        ..Config::default()
+    });
+    let pages = [kept_page("asked"), super::page(&pooled.shared)].map(|page| parse(&page));
+    let names = |page: &Parsed| {
+        let series = page.samples.keys();
+        let samples = series.filter_map(|series| series.split('[').next().map(str::to_owned));
+        samples
+            .chain(page.kinds.keys().cloned())
+            .collect::<Vec<_>>()
+    };
+    let names: BTreeSet<String> = pages.iter().flat_map(names).collect();
     for (file, least) in [
         ("alerts.yml", 10),
         ("dashboard.json", 25),
