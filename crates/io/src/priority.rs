@@ -11,8 +11,8 @@ pub fn lower_priority(steps: i32) {
     let _ = rustix::process::setpriority_process(None, steps);
 }
 
-/// Lets this thread run when nothing else wants its processor (`SCHED_IDLE`), for good; `false`: the
-/// system has no such class, or refuses. Threads that wake take the processor from it at once.
+/// Lets this thread run when nothing else wants its processor (`SCHED_IDLE`), for good; `false`:
+/// the system has no such class, or refuses. Threads that wake take the processor from it at once.
 /// Where none ever sleeps it gets a third of a percent.
 #[must_use]
 pub fn run_when_idle() -> bool {

@@ -1,8 +1,9 @@
 //! Work that gives way to threads that serve clients: a full copy, on both sides.
 //!
 //! It runs when nothing else wants the processor, so that no client waits for it. Where processors
-//! are busy it would hardly go on like this, and it holds a gate for a slice. So its share is judged:
-//! once it has waited for most of a while it goes on at a lower priority, then at everybody's.
+//! are busy it would hardly go on like this, and it holds a gate for a slice. So its share is
+//! judged: once it has waited for most of a while it goes on at a lower priority, then at
+//! everybody's.
 
 use std::time::{Duration, Instant};
 
