@@ -19,6 +19,8 @@ use std::thread;
 use super::{Table, create};
 use crate::canary::{self, Fault};
 use crate::hash::TableReader;
+#[cfg(shuttle)]
+use crate::seal;
 use crate::tree::{Error, Snapshot};
 
 const KEYS: usize = 40;
@@ -268,13 +270,14 @@ fn a_look_at_the_past_by_the_present_address_is_noticed() {
 }
 
 /// A snapshot is released while it is read, and slots of links that it alone saw go to keys whose
-/// records look like buckets: their first byte is a link's fingerprint, and behind a line is a slot
-/// of the first epoch that leads out of the pool.
+/// records look like buckets: their first byte is a link's fingerprint, and behind a line is a
+/// sealed slot of the first epoch that leads out of the pool.
 #[cfg(shuttle)]
 fn release_beside_a_reader(fault: Option<Fault>) {
     let looks_like_a_bucket = {
-        let mut value = vec![0; 51];
-        for word in [1, 0, 0, u64::MAX - 7] {
+        let (mut value, target) = (vec![0; 51], u64::MAX - 7);
+        let start = seal::beginning(pando_sync::LogEpoch(1), [0, target]);
+        for word in [start, 0, 0, target] {
             value.extend_from_slice(&word.to_le_bytes());
         }
         value
