@@ -440,7 +440,7 @@ fn cleaning_can_be_interrupted_of_a_table() {
 #[test]
 fn making_room_can_be_interrupted() {
     let (mut images, mut moved, mut large) = (0, 0, 0);
-    for seed in 0..8 * effort().min(3) {
+    for seed in 0..4 * effort().min(6) {
         let memory = Simulated::recording(sparse(seed));
         let mut tree = <Tested as Subject>::open(memory).expect("a tree");
         let state = state_of(&tree);
