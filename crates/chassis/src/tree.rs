@@ -75,27 +75,14 @@ impl KeySums {
         self.tombstones += counts.tombstones();
     }
 
-    /// Reports the gauges that every engine has.
+    /// Reports the gauges that every engine has, and dropped trees.
     pub fn report(&self, dropped_trees: usize, report: &mut dyn FnMut(Gauge)) {
-        let mut figure = |name, help, value: u64| {
-            let value = value as f64;
-            report(Gauge { name, help, value });
-        };
-        figure("trees", "Trees that exist.", self.trees);
-        figure(
-            "keys",
-            "Keys in all trees, expired ones included.",
-            self.keys,
-        );
-        figure(
-            "tombstones",
-            "Removed keys whose version is still remembered.",
-            self.tombstones,
-        );
-        figure(
-            "dropped_trees",
-            "Dropped trees that are not freed yet.",
-            dropped_trees as u64,
-        );
+        let of_trees = Gauge::of_trees(self.trees, self.keys, self.tombstones);
+        of_trees.into_iter().for_each(&mut *report);
+        report(Gauge {
+            name: "dropped_trees",
+            help: "Dropped trees that are not freed yet.",
+            value: dropped_trees as f64,
+        });
     }
 }

@@ -108,6 +108,26 @@ pub struct Gauge {
 }
 
 impl Gauge {
+    /// Those that every engine has: how many trees exist, the keys in them, and the removed keys
+    /// whose version is still remembered.
+    #[must_use]
+    pub fn of_trees(trees: u64, keys: u64, tombstones: u64) -> [Self; 3] {
+        [
+            ("trees", "Trees that exist.", trees),
+            ("keys", "Keys in all trees, expired ones included.", keys),
+            (
+                "tombstones",
+                "Removed keys whose version is still remembered.",
+                tombstones,
+            ),
+        ]
+        .map(|(name, help, value)| Self {
+            name,
+            help,
+            value: value as f64,
+        })
+    }
+
     /// Whether the metric is a counter.
     #[must_use]
     pub fn is_counter(&self) -> bool {

@@ -11,18 +11,10 @@ impl Cdds {
         let state = self.read();
         let live = state.trees.values().filter(|tree| !tree.dropped);
         let keys: u64 = live.clone().map(Counted::keys).sum();
+        let tombstones = lock(&state.graves).count() as u64;
+        let of_trees = Gauge::of_trees(live.count() as u64, keys, tombstones);
+        of_trees.into_iter().for_each(&mut *report);
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
-        figure("trees", "Trees that exist.", live.count() as f64);
-        figure(
-            "keys",
-            "Keys in all trees, expired ones included.",
-            keys as f64,
-        );
-        figure(
-            "tombstones",
-            "Removed keys whose version is still remembered.",
-            lock(&state.graves).count() as f64,
-        );
         figure(
             "committed_epoch",
             "The newest epoch that is durable.",

@@ -201,6 +201,8 @@ impl Engine for ReferenceEngine {
             tombstones += map.tombstones();
         }
         let entries: usize = self.dropped().iter().map(Map::entries).sum();
+        let of_trees = Gauge::of_trees(trees.len() as u64, keys as u64, tombstones as u64);
+        of_trees.into_iter().for_each(&mut *report);
         let mut figure = |name, help, value: usize| {
             report(Gauge {
                 name,
@@ -208,13 +210,6 @@ impl Engine for ReferenceEngine {
                 value: value as f64,
             });
         };
-        figure("trees", "Trees that exist.", trees.len());
-        figure("keys", "Keys in all trees, expired ones included.", keys);
-        figure(
-            "tombstones",
-            "Removed keys whose version is still remembered.",
-            tombstones,
-        );
         figure(
             "dropped_entries",
             "Entries of dropped trees that are not freed yet.",

@@ -356,18 +356,10 @@ impl Engine for Minuet {
         let live = state.trees.values().filter(|tree| !tree.dropped);
         let keys: u64 = live.clone().map(Counted::keys).sum();
         let collected = state.collecting.collected();
+        let tombstones = state.graves.count() as u64;
+        let of_trees = Gauge::of_trees(live.count() as u64, keys, tombstones);
+        of_trees.into_iter().for_each(&mut *report);
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });
-        figure("trees", "Trees that exist.", live.count() as f64);
-        figure(
-            "keys",
-            "Keys in all trees, expired ones included.",
-            keys as f64,
-        );
-        figure(
-            "tombstones",
-            "Removed keys whose version is still remembered.",
-            state.graves.count() as f64,
-        );
         figure(
             "page_copies_total",
             "Changes that copied pages for a snapshot, or moved cells between pages.",

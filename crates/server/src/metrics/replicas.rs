@@ -1,7 +1,7 @@
 //! The part of the page about replication: the link to the primary, the replicas that follow.
 
 use super::Page;
-use crate::replication::{LinkState, LinkStatus};
+use crate::replication::{LinkState, LinkStatus, Progress};
 use crate::shared::Shared;
 
 pub(super) fn families(page: &mut Page, shared: &Shared) {
@@ -22,44 +22,34 @@ pub(super) fn families(page: &mut Page, shared: &Shared) {
 
 fn followers(page: &mut Page, shared: &Shared) {
     let (offset, _) = shared.database.backlog();
-    let followers: Vec<_> = shared.replication.followers();
-    page.single(
-        "pando_replicas",
-        "gauge",
-        "Replicas that follow this server.",
-        followers.len(),
-    );
-    let followers = followers.iter().map(|follower| {
-        let address = format!("{}:{}", follower.host, follower.port);
-        (address, follower.progress())
-    });
-    let followers: Vec<_> = followers.collect();
-    page.family(
+    let followers = shared.replication.followers();
+    let followers: Vec<_> = followers
+        .iter()
+        .map(|one| (format!("{}:{}", one.host, one.port), one.progress()))
+        .collect();
+    let help = "Replicas that follow this server.";
+    page.single("pando_replicas", "gauge", help, followers.len());
+    let mut each = |name, help, value: &dyn Fn(&Progress) -> String| {
+        page.family(name, "gauge", help);
+        for (address, progress) in &followers {
+            page.sample("", &[("replica", address)], value(progress));
+        }
+    };
+    each(
         "pando_replica_lag_bytes",
-        "gauge",
         "Bytes of changes that a replica has not confirmed yet.",
+        &|progress| offset.saturating_sub(progress.offset).to_string(),
     );
-    for (address, progress) in &followers {
-        let behind = offset.saturating_sub(progress.offset);
-        page.sample("", &[("replica", address)], behind);
-    }
-    page.family(
+    each(
         "pando_replica_silence_seconds",
-        "gauge",
         "Time since a replica was heard of; it says something at least once a second.",
+        &|progress| format!("{:.3}", progress.heard.elapsed().as_secs_f64()),
     );
-    for (address, progress) in &followers {
-        let silence = progress.heard.elapsed().as_secs_f64();
-        page.sample("", &[("replica", address)], format!("{silence:.3}"));
-    }
-    page.family(
+    each(
         "pando_replica_copying",
-        "gauge",
         "Whether a replica is being sent a full copy.",
+        &|progress| u8::from(progress.copying).to_string(),
     );
-    for (address, progress) in &followers {
-        page.sample("", &[("replica", address)], u8::from(progress.copying));
-    }
 }
 
 /// Without a sample on a server that follows nobody.
