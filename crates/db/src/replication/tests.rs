@@ -334,7 +334,7 @@ fn a_replica_becomes_what_it_follows() {
         [EngineKind::Mercury, EngineKind::Reference],
         [EngineKind::Reference, EngineKind::Masstree],
     ];
-    let rounds = if cfg!(miri) { 4 } else { 120 };
+    let rounds = if cfg!(miri) { 4 } else { 2000 };
     let copies: usize = (0..rounds)
         .map(|seed| run(seed, engines[seed as usize % engines.len()]))
         .sum();
