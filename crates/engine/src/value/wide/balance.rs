@@ -144,6 +144,8 @@ fn join(list: &mut Vec<Child>, index: usize, tally: &mut Tally) {
             let mut all = std::mem::take(children).to_vec();
             let first = all.len();
             all.extend_from_slice(&others);
+            // What nobody else holds is not shared any longer (DW7 counted-garbage).
+            drop(others);
             // The first child of a node has no separator of its own (DW4 separators).
             all[first].separator = next.separator;
             // The leaves on both sides of the seam are now adjacent, and both may be light

@@ -535,6 +535,31 @@ fn share_from_either_side(large: bool) {
     assert_eq!(row.bytes_beyond(&other), row.heap_bytes());
 }
 
+/// Nodes merge that the draft has made itself; what it drops of them is nobody's garbage
+/// (DW7 counted-garbage).
+#[test]
+fn garbage_of_rows_that_shrink_is_counted() {
+    const FIELDS: usize = 8_000;
+    let mut random = fastrand::Rng::with_seed(7);
+    let row = filled(FIELDS);
+    for step in 0..40 {
+        let mut next = row.hand_over();
+        // Light leaves first, then neighbours whose nodes merge.
+        for _ in 0..random.usize(1..6) {
+            let first = random.usize(..FIELDS);
+            let count = random.usize(1..=(FIELDS - first).min(3_000));
+            let mut numbers: Vec<_> = (first..first + count).collect();
+            random.shuffle(&mut numbers);
+            numbers.truncate(count * random.usize(1..=8) / 8);
+            for number in numbers {
+                next.remove(&numbered(2 * number));
+            }
+        }
+        let counted = next.tally.beyond(&row);
+        assert_eq!(counted, Some(beyond(&row, &next)), "step {step}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
