@@ -49,9 +49,14 @@ pub const SESSIONS_MAX: usize = 1024;
 
 // A flat column must fit the copy-on-change cost of one chunk.
 const _: () = assert!(COLUMN_FLAT_BYTES_MAX <= CHUNK_BYTES);
+/// Most levels of interior nodes of a wide row. One of more would have more leaves than any memory
+/// holds.
+pub const WIDE_LEVELS_MAX: usize = 24;
+
 // A row becomes wide before a column of it becomes chunked, so packed rows hold flat columns only.
 const _: () = assert!(PACKED_ROW_BYTES_MAX < COLUMN_FLAT_BYTES_MAX);
 // A leaf of a list is copied as a chunk is, and has short offsets.
 const _: () = assert!(RUN_LEAF_BYTES_MAX <= CHUNK_BYTES);
 // Halves of a full interior node are above the least size, so that a split needs no merge.
+const _: () = assert!(WIDE_FANOUT_MIN.ilog2() as usize * (WIDE_LEVELS_MAX - 1) >= 40);
 const _: () = assert!(WIDE_FANOUT_MIN >= 2 && 2 * WIDE_FANOUT_MIN < WIDE_FANOUT_MAX);

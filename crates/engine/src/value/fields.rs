@@ -366,10 +366,8 @@ impl<'o> FieldsDraft<'o> {
     pub fn set(&mut self, field: &[u8], value: StringBody<'_>, keeps_deadline: bool) -> bool {
         if !self.is_timed {
             // A value that a large hash has already costs no copy of its nodes.
-            if let (HashRef::Wide(row), StringBody::Flat(new)) = (self.row.as_ref(), &value)
-                && row.get(field).is_some_and(|old| old == &new[..])
-            {
-                return false;
+            if let (HashRef::Wide(_), StringBody::Flat(new)) = (self.row.as_ref(), &value) {
+                return self.row.set_unless(field, new, |old| old == &new[..]);
             }
             return self.row.set_body(field, value);
         }

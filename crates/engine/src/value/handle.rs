@@ -49,8 +49,15 @@ impl<T> Handle<T> {
 impl<T: Clone> Handle<T> {
     /// The node, for changes in the new version: a copy if somebody else holds it.
     pub(super) fn unshare(&mut self) -> &mut T {
-        if self.get_mut().is_none() {
-            cost::copied(size_of::<T>());
+        self.unshare_of(|_| size_of::<T>())
+    }
+
+    /// The same of a node that has so many bytes.
+    #[inline]
+    pub(super) fn unshare_of(&mut self, bytes: impl FnOnce(&T) -> usize) -> &mut T {
+        // For the count alone.
+        if self.is_shared() {
+            cost::copied(bytes(self));
         }
         Arc::make_mut(&mut self.0)
     }

@@ -464,47 +464,71 @@ impl<'o> HashDraft<'o> {
         }
     }
 
+    /// Sets a field unless it is there; returns whether it was not. O(log fields + bytes).
+    ///
+    /// The bounds are those of [`Self::set`].
+    pub fn add(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.set_unless(field, value, |_| true)
+    }
+
+    /// Sets a field unless it has a value that may stay; returns whether it is new. A large row
+    /// that stays as it is costs no copy of its nodes.
+    pub(super) fn set_unless(
+        &mut self,
+        field: &[u8],
+        value: &[u8],
+        stays: impl FnOnce(StringRef<'_>) -> bool,
+    ) -> bool {
+        if let Form::Wide(row) = &mut self.form
+            && value.len() <= COLUMN_FLAT_BYTES_MAX
+        {
+            check_name(field);
+            return row.set_unless((field, value), stays);
+        }
+        !self.get(field).is_some_and(stays) && self.set(field, value)
+    }
+
     /// Sets a field to a value as long as the old one, if there is one, and leaves that in its
     /// place; returns whether the field is new. Makes the row a large one. O(log fields).
     pub(super) fn exchange(&mut self, field: &[u8], value: &mut [u8; EXCHANGED_BYTES]) -> bool {
-        self.set_column(field, Column::Exchange(value))
+        check_name(field);
+        self.as_wide().exchange(field, value)
     }
 
     fn set_column(&mut self, field: &[u8], column: Column<'_>) -> bool {
-        assert!(
-            field.len() <= FIELD_BYTES_MAX,
-            "field of {} bytes",
-            field.len()
-        );
-        let row = match &mut self.form {
-            Form::Wide(row) => row,
-            Form::Packed(block) => {
-                if let Column::Flat(value) = column {
-                    // Copied first: that fetches the block's lines in parallel; a search would wait
-                    // for one after the other.
-                    let copy = own(block, field.len() + value.len());
-                    let row = ShortRow::packed(copy);
-                    let at = row.search_to_set(Name::new(field));
-                    let place = at.map_or(0..0, |index| row.value_range(index));
-                    if at.is_ok() && place.len() == value.len() {
-                        copy[place].copy_from_slice(value);
-                        return false;
-                    }
-                    let row = RowRef::new(copy);
-                    if row.bytes_with(at, field, value) <= PACKED_ROW_BYTES_MAX {
-                        row::set_in(copy, at, field, value);
-                        return at.is_err();
-                    }
-                }
-                let block = std::mem::take(block).into_owned();
-                self.form = Form::Wide(WideRow::from_block(block.into(), self.has_runs));
-                let Form::Wide(row) = &mut self.form else {
-                    unreachable!("set above")
-                };
-                row
+        check_name(field);
+        if let Form::Packed(block) = &mut self.form
+            && let Column::Flat(value) = column
+        {
+            // Copied first: that fetches the block's lines in parallel; a search would wait for one
+            // after the other.
+            let copy = own(block, field.len() + value.len());
+            let row = ShortRow::packed(copy);
+            let at = row.search_to_set(Name::new(field));
+            let place = at.map_or(0..0, |index| row.value_range(index));
+            if at.is_ok() && place.len() == value.len() {
+                copy[place].copy_from_slice(value);
+                return false;
             }
+            let row = RowRef::new(copy);
+            if row.bytes_with(at, field, value) <= PACKED_ROW_BYTES_MAX {
+                row::set_in(copy, at, field, value);
+                return at.is_err();
+            }
+        }
+        self.as_wide().set(field, column)
+    }
+
+    /// The row as a large one, which it becomes.
+    fn as_wide(&mut self) -> &mut WideRow {
+        if let Form::Packed(block) = &mut self.form {
+            let block = std::mem::take(block).into_owned();
+            self.form = Form::Wide(WideRow::from_block(block.into(), self.has_runs));
+        }
+        let Form::Wide(row) = &mut self.form else {
+            unreachable!("it is a large one now")
         };
-        row.set(field, column)
+        row
     }
 
     /// Removes a field; returns whether it was there. O(log fields).
@@ -518,17 +542,6 @@ impl<'o> HashDraft<'o> {
                 };
                 row::remove_from(own(block, 0), index);
                 true
-            }
-        }
-    }
-
-    /// Removes a field that is there. O(log fields).
-    pub fn remove_present(&mut self, field: &[u8]) {
-        match &mut self.form {
-            Form::Wide(row) => row.remove_present(field),
-            Form::Packed(_) => {
-                let found = self.remove(field);
-                debug_assert!(found);
             }
         }
     }
@@ -631,6 +644,13 @@ fn pack(fields: &[(&[u8], &[u8])]) -> Option<(Vec<u8>, usize)> {
         is_same
     });
     Some((row::pack(&sorted)?, sorted.len()))
+}
+
+/// A longer name is a broken invariant of the caller.
+#[inline]
+fn check_name(field: &[u8]) {
+    let bytes = field.len();
+    assert!(bytes <= FIELD_BYTES_MAX, "field of {bytes} bytes");
 }
 
 /// The draft's own copy of a block, with space for a field of this many bytes.

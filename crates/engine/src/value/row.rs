@@ -41,6 +41,8 @@ const COUNT_MAX: usize = 0x7fff;
 const LONG_OFFSETS: u16 = 0x8000;
 const SHORT_OFFSET_BYTES: usize = 2;
 const LONG_OFFSET_BYTES: usize = 4;
+/// The two short ends of a field.
+const END_BYTES: usize = 2 * SHORT_OFFSET_BYTES;
 const SHORT_OUT_OF_LINE: u16 = 0x8000;
 const LONG_OUT_OF_LINE: u32 = 0x8000_0000;
 
@@ -581,12 +583,13 @@ pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8]
             assert!(count < COUNT_MAX, "{count} fields in one block");
             let start = row.start(index);
             let (middle, end) = (start + field.len(), start + field.len() + value.len());
-            let ends = HEADER_BYTES + 2 * SHORT_OFFSET_BYTES * index;
-            let place = data + start;
-            replace_in(block, place..place, end - start);
-            block[place..][..field.len()].copy_from_slice(field);
-            block[data + middle..][..value.len()].copy_from_slice(value);
-            replace_in(block, ends..ends, 2 * SHORT_OFFSET_BYTES);
+            let (ends, place) = (ends_before(index), data + start);
+            let (old_bytes, grown_by) = (block.len(), END_BYTES + end - start);
+            block.resize(old_bytes + grown_by, 0);
+            block.copy_within(place..old_bytes, place + grown_by);
+            block.copy_within(ends..place, ends + END_BYTES);
+            block[place + END_BYTES..][..field.len()].copy_from_slice(field);
+            block[data + END_BYTES + middle..][..value.len()].copy_from_slice(value);
             block[ends..][..2].copy_from_slice(&(middle as u16).to_le_bytes());
             block[ends + 2..][..2].copy_from_slice(&(end as u16).to_le_bytes());
             block[..HEADER_BYTES].copy_from_slice(&(count as u16 + 1).to_le_bytes());
@@ -602,12 +605,18 @@ pub(super) fn remove_from(block: &mut Vec<u8>, index: usize) {
     debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
     let (data, count) = (row.data, row.count);
     let (start, end) = (row.start(index), row.start(index + 1));
-    let ends = HEADER_BYTES + 2 * SHORT_OFFSET_BYTES * index;
-    replace_in(block, data + start..data + end, 0);
-    replace_in(block, ends..ends + 2 * SHORT_OFFSET_BYTES, 0);
+    let ends = ends_before(index);
+    block.copy_within(ends + END_BYTES..data + start, ends);
+    block.copy_within(data + end.., data + start - END_BYTES);
+    block.truncate(block.len() - END_BYTES - (end - start));
     block[..HEADER_BYTES].copy_from_slice(&(count as u16 - 1).to_le_bytes());
     move_ends(ends_of(block, 2 * index..2 * count - 2), start, end);
     debug_assert!(is_complete(block));
+}
+
+/// Where the short ends of the field at `index` are.
+fn ends_before(index: usize) -> usize {
+    HEADER_BYTES + END_BYTES * index
 }
 
 /// Whether the last field ends where a block under construction does.
@@ -644,9 +653,11 @@ fn move_ends(ends: &mut [u8], to: usize, from: usize) {
     if moved_by == 0 {
         return;
     }
-    for end in ends.chunks_exact_mut(SHORT_OFFSET_BYTES) {
-        let raw = u16::from_le_bytes([end[0], end[1]]).wrapping_add(moved_by);
-        end.copy_from_slice(&raw.to_le_bytes());
+    let (ends, _) = ends.as_chunks_mut();
+    for end in ends {
+        *end = u16::from_le_bytes(*end)
+            .wrapping_add(moved_by)
+            .to_le_bytes();
     }
 }
 

@@ -344,7 +344,7 @@ impl<'o> SortedDraft<'o> {
                 return;
             }
             put_by_score(&mut self.name, old, member);
-            self.row.remove_present(&self.name);
+            self.remove_name();
         }
         let is_negative_zero = score == 0.0 && score.is_sign_negative();
         let mark = if is_negative_zero { NEGATIVE_ZERO } else { b"" };
@@ -373,12 +373,18 @@ impl<'o> SortedDraft<'o> {
         if old != Some(score) {
             if let Some(old) = old {
                 put_by_score(&mut self.name, old, member);
-                self.row.remove_present(&self.name);
+                self.remove_name();
             }
             put_by_score(&mut self.name, score, member);
             self.row.set(&self.name, b"");
         }
         old
+    }
+
+    /// Removes a column that is there.
+    fn remove_name(&mut self) {
+        let found = self.row.remove(&self.name);
+        debug_assert!(found, "DZ1 both-orders");
     }
 
     /// Adds the order by member (DZ1). O(members · log members), once in the life of a large set.
@@ -405,10 +411,10 @@ impl<'o> SortedDraft<'o> {
     /// The same of a member that has this score.
     pub fn remove_present(&mut self, member: &[u8], score: f64) {
         put_by_score(&mut self.name, score, member);
-        self.row.remove_present(&self.name);
+        self.remove_name();
         if self.indexed {
             put_by_member(&mut self.name, member);
-            self.row.remove_present(&self.name);
+            self.remove_name();
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) fn add_members<'m>(
     let mut added = 0;
     for member in members {
         let before = draft.len();
-        if draft.get(member).is_none() && draft.set(member, b"") {
+        if draft.add(member, b"") {
             added += 1;
             form.get_or_insert_with(|| SetForm::first(member, count, thresholds))
                 .add(member, before, thresholds);

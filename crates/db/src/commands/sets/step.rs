@@ -44,7 +44,7 @@ pub(in crate::commands) fn step(
             }
             let member = pick(set.draft.as_ref(), &mut given.random).to_vec();
             reply.bulk(&member);
-            set.draft.remove_present(&member);
+            set.draft.remove(&member);
             Done::taking(true)
         }
         _ => Ok(Step::Alone),

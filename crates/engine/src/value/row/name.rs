@@ -67,6 +67,13 @@ impl<'n> Name<'n> {
         prefix(room, bytes) < self.prefix
     }
 
+    /// Whether another name that begins with this word, or is shorter and followed by the rest of
+    /// it, is known to be below this one.
+    #[inline]
+    pub(super) fn is_word_above(self, word: [u8; PREFIX_BYTES]) -> bool {
+        u64::from_be_bytes(word) < self.prefix
+    }
+
     /// The order of another name, the first `bytes` bytes of `room`, and this one.
     #[inline]
     pub(super) fn compare_to(self, room: &[u8], bytes: usize) -> Ordering {

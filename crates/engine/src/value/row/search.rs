@@ -2,40 +2,22 @@
 
 use std::cmp::Ordering;
 
-use super::{Name, ShortRow};
-
-/// See [`ShortRow::search_beyond`].
-const PLACES: usize = 8;
+use super::{Name, SHORT_OUT_OF_LINE, ShortRow};
 
 impl ShortRow<'_> {
     /// The index of a field, or of the first one after it, by what follows bytes that all names
-    /// have in common.
-    ///
-    /// Looks at several places at a time: their lines are fetched in parallel, and no branch is
-    /// mispredicted.
+    /// have in common. There is at least one.
     pub(super) fn search_beyond(self, common: usize, name: Name<'_>) -> Result<usize, usize> {
-        let rest = |index: usize| {
-            let start = self.start(index) + common;
-            (&self.data[start..], self.name_end(index) - start)
-        };
-        let is_below = |index: usize| {
-            let (room, bytes) = rest(index);
-            usize::from(name.is_prefix_above(room, bytes))
-        };
-        let (mut low, mut high) = (0, self.ends.len());
-        while high - low > PLACES {
-            let step = (high - low) / PLACES;
-            let places = (1..PLACES).map(|place| low + place * step);
-            let below: usize = places.map(is_below).sum();
-            if below + 1 < PLACES {
-                high = low + (below + 1) * step;
-            }
-            low += below * step;
-        }
-        low += (low..high).map(is_below).sum::<usize>();
         let compare = |index: usize| {
-            let (room, bytes) = rest(index);
-            name.compare_to(room, bytes)
+            let start = self.start(index) + common;
+            name.compare_to(&self.data[start..], self.name_end(index) - start)
+        };
+        let below = self.count_below(common, name);
+        // The first field is below those that follow it.
+        let low = if below > 0 || compare(0).is_lt() {
+            below + 1
+        } else {
+            0
         };
         if low == self.ends.len() {
             return Err(low);
@@ -50,6 +32,25 @@ impl ShortRow<'_> {
                 found.map(|at| low + at).map_err(|at| low + at)
             }
         }
+    }
+
+    /// How many fields behind the first one are below a name by the word that follows the first
+    /// `common` bytes, or less: of fields that the name begins with this may not tell, since what
+    /// follows them is compared, too. No branch is mispredicted.
+    #[inline]
+    fn count_below(self, common: usize, name: Name<'_>) -> usize {
+        let room = &self.data[common.min(self.data.len())..];
+        self.ends[..self.ends.len() - 1].partition_point(|before| {
+            let start = Self::ends(*before).1 & usize::from(!SHORT_OUT_OF_LINE);
+            let Some(rest) = room.get(start..) else {
+                return false;
+            };
+            match rest.first_chunk() {
+                Some(word) => name.is_word_above(*word),
+                // The last bytes of the block.
+                None => name.is_prefix_above(rest, rest.len()),
+            }
+        })
     }
 }
 

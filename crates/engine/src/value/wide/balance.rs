@@ -1,7 +1,7 @@
 //! Keeps the nodes of a wide row neither too large nor too small (DW1 leaf-weight,
 //! DW2 interior-children, DW3 heavy-neighbours).
 
-use super::{Child, Handle, Leaf, Node, Subtree, Tally};
+use super::{Child, Handle, Interior, Leaf, Node, Subtree, Tally};
 use crate::limits::{WIDE_FANOUT_MAX, WIDE_FANOUT_MIN};
 use crate::value::cost;
 
@@ -21,7 +21,7 @@ fn merged_bytes_max(leaf: &Leaf) -> usize {
 ///
 /// `rightmost`: the row has no field after the child.
 pub(super) fn settle(
-    children: &mut Handle<[Child]>,
+    children: &mut Handle<Interior>,
     index: usize,
     right: Vec<Child>,
     rightmost: bool,
@@ -31,7 +31,7 @@ pub(super) fn settle(
         return Vec::new();
     }
     let touched = index..=index + right.len();
-    let mut list = std::mem::take(children).to_vec();
+    let mut list = children.take();
     let behind = list.split_off(index + 1);
     list.extend(right);
     list.extend(behind);
@@ -49,13 +49,13 @@ pub(super) fn settle(
         let separator = right[0].separator.clone();
         siblings.push(Child {
             separator,
-            tree: Subtree::new(Node::Interior(right.into())),
+            tree: Subtree::new(Node::Interior(Handle::new(Interior::new(right)))),
         });
     }
     // DW2 interior-children; the root alone may have fewer.
     debug_assert!(list.len() <= WIDE_FANOUT_MAX && (siblings.is_empty() || is_whole(&list)));
     debug_assert!(are_separated(&list));
-    *children = list.into();
+    *children = Handle::new(Interior::new(list));
     siblings
 }
 
@@ -139,11 +139,11 @@ fn join(list: &mut Vec<Child>, index: usize, tally: &mut Tally) {
     let tree = &mut list[index].tree;
     match (&mut tree.node, next.tree.node) {
         (Node::Leaf(leaf), Node::Leaf(next)) => *leaf = Handle::new(leaf.join(&next)),
-        (Node::Interior(children), Node::Interior(others)) => {
-            cost::copied(size_of_val(&**children) + size_of_val(&*others));
-            let mut all = std::mem::take(children).to_vec();
+        (Node::Interior(children), Node::Interior(mut others)) => {
+            cost::copied(children.own_bytes() + others.own_bytes());
+            let mut all = children.take();
             let first = all.len();
-            all.extend_from_slice(&others);
+            all.extend(others.take());
             // What nobody else holds is not shared any longer (DW7 counted-garbage).
             drop(others);
             // The first child of a node has no separator of its own (DW4 separators).
@@ -159,11 +159,11 @@ fn join(list: &mut Vec<Child>, index: usize, tally: &mut Tally) {
             };
             debug_assert!(right.is_empty() || (is_whole(&all) && is_whole(&right)));
             debug_assert!(are_separated(&all));
-            *children = all.into();
+            *children = Handle::new(Interior::new(all));
             tree.recount();
             if let Some(first) = right.first() {
                 let separator = first.separator.clone();
-                let tree = Subtree::new(Node::Interior(right.into()));
+                let tree = Subtree::new(Node::Interior(Handle::new(Interior::new(right))));
                 list.insert(index + 1, Child { separator, tree });
             }
             return;

@@ -2,7 +2,7 @@
 //! many are cut off, at the cost of one.
 
 use super::leaf::Leaf;
-use super::{Child, Node, Separator, Subtree, Tally, WideRow, balance};
+use super::{Child, Interior, Node, Separator, Subtree, Tally, WideRow, balance};
 use crate::limits::WIDE_LEAF_BYTES_MAX;
 use crate::value::handle::Handle;
 
@@ -68,7 +68,7 @@ impl Subtree {
                     End::First => 0,
                     End::Last => children.len() - 1,
                 };
-                let right = children.unshare()[index].tree.extend(end, columns);
+                let right = children.child_mut(index).extend(end, columns);
                 let uncounted = &mut Tally::unknown();
                 balance::settle(children, index, right, end == End::Last, uncounted)
             }
@@ -89,7 +89,7 @@ impl Subtree {
                 *leaf = Handle::new(leaf.part(kept));
             }
             Node::Interior(children) => {
-                let mut list = std::mem::take(children).to_vec();
+                let mut list = children.take();
                 let mut rest = count;
                 let mut is_whole = |child: &Child| {
                     let whole = child.tree.fields <= rest;
@@ -117,7 +117,7 @@ impl Subtree {
                     list[index].tree.cut(end, rest);
                 }
                 balance::repair(&mut list, index, &mut Tally::unknown());
-                *children = list.into();
+                *children = Handle::new(Interior::new(list));
             }
         }
         self.recount();

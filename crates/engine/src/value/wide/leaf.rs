@@ -267,60 +267,31 @@ impl Handle<Leaf> {
         prefetch_lines(self.block.as_ptr(), self.block.len());
     }
 
-    /// Sets a field; returns whether it is new and whether it is the last one.
-    pub(super) fn set(&mut self, field: &[u8], column: Column<'_>) -> (bool, bool) {
-        self.prefetch();
-        let at = self.row().search_leaf(field);
-        let Column::Exchange(value) = column else {
-            return self.set_at(at, field, column);
-        };
-        let old = at.ok().and_then(|index| match self.row().cell(index) {
-            Cell::Inline(old) => old.try_into().ok(),
-            Cell::OutOfLine => None,
-        });
-        let done = self.set_at(at, field, Column::Flat(value));
-        *value = old.unwrap_or(*value);
-        done
-    }
-
-    /// The same at a place that was looked for; not for an exchange.
-    fn set_at(
-        &mut self,
-        at: Result<usize, usize>,
-        field: &[u8],
-        column: Column<'_>,
-    ) -> (bool, bool) {
+    /// Sets a field at its place, which was looked for.
+    pub(super) fn set(&mut self, at: Result<usize, usize>, field: &[u8], column: Column<'_>) {
         let row = self.row();
         let (Ok(index) | Err(index)) = at;
         let was_large = at.is_ok() && row.cell(index) == Cell::OutOfLine;
         let first = self.large_before(index);
-        let last = match at {
-            Ok(_) => index + 1 == row.len(),
-            Err(_) => index == row.len(),
-        };
         if let Column::Flat(value) = column
             && self.large.is_empty()
             && row.takes_in_place(at, field, value)
         {
             let room = field.len() + value.len() + row::FIELD_ROOM_BYTES;
             row::set_in(self.own(room), at, field, value);
-            return (at.is_err(), last);
+            return;
         }
         let (cell, large) = match column {
             Column::Flat(value) => (Cell::Inline(value), None),
             Column::Large(column) => (Cell::OutOfLine, Some(column)),
-            Column::Exchange(_) => unreachable!("it was made a flat one"),
         };
         let block = row::assemble(&row.with_field(at, field, cell));
         self.change(block, first..first + usize::from(was_large), large);
-        (at.is_err(), last)
     }
 
-    /// Removes a field that exists.
-    pub(super) fn remove(&mut self, field: &[u8]) {
-        self.prefetch();
+    /// Removes the field at `index`.
+    pub(super) fn remove(&mut self, index: usize) {
         let row = self.row();
-        let index = row.search_leaf(field).expect("the field was found before");
         if self.large.is_empty() && row.is_short() {
             row::remove_from(self.own(0), index);
             return;

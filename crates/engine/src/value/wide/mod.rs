@@ -33,6 +33,7 @@ mod balance;
 mod beyond;
 mod changes;
 mod ends;
+mod interior;
 mod leaf;
 mod remove;
 mod separator;
@@ -46,11 +47,12 @@ use std::sync::LazyLock;
 use super::handle::{Handle, NODE_HEADER_BYTES};
 use super::row;
 use super::{Chunked, StringRef};
-use crate::limits::PACKED_ROW_BYTES_MAX;
+use crate::limits::{PACKED_ROW_BYTES_MAX, WIDE_LEVELS_MAX};
 pub(super) use changes::Changes;
 pub(super) use ends::End;
+use interior::Interior;
 pub(super) use leaf::Leaf;
-use separator::{Separator, Sought};
+use separator::Separator;
 use tally::Tally;
 
 /// A large hash; see the module's header.
@@ -70,9 +72,6 @@ pub(super) const EXCHANGED_BYTES: usize = size_of::<f64>();
 pub(super) enum Column<'c> {
     Flat(&'c [u8]),
     Large(Chunked),
-    /// A flat value that takes the place of another of its length, if there is one, and leaves that
-    /// here.
-    Exchange(&'c mut [u8; EXCHANGED_BYTES]),
 }
 
 #[derive(Clone)]
@@ -94,7 +93,7 @@ struct Counts {
 #[derive(Clone)]
 enum Node {
     Leaf(Handle<Leaf>),
-    Interior(Handle<[Child]>),
+    Interior(Handle<Interior>),
 }
 
 #[derive(Clone)]
@@ -102,6 +101,16 @@ struct Child {
     /// See DW4.
     separator: Separator,
     tree: Subtree,
+}
+
+/// A row has fewer fields than a tree of so many levels.
+const TOO_DEEP: &str = "a place has a turn for each level (DW2)";
+
+/// Where a field is in a row, or would be: the child to take at each level, and its index in the
+/// leaf or that of the first one after it. It says so as long as the row is not changed.
+struct Place {
+    turns: [u8; WIDE_LEVELS_MAX],
+    at: Result<usize, usize>,
 }
 
 impl WideRow {
@@ -239,19 +248,35 @@ impl WideRow {
 
     /// The value of a field. O(log fields).
     pub(super) fn get(&self, field: &[u8]) -> Option<StringRef<'_>> {
-        let leaf = self.leaf_of(field);
-        leaf.prefetch();
-        let index = leaf.row().search_leaf(field).ok()?;
-        Some(leaf.value(index))
-    }
-
-    /// The leaf that covers a field.
-    fn leaf_of(&self, field: &[u8]) -> &Handle<Leaf> {
-        let (mut tree, field) = (&self.root, Sought::new(field));
+        let mut tree = &self.root;
         loop {
             match &tree.node {
-                Node::Leaf(leaf) => return leaf,
-                Node::Interior(children) => tree = &children[child_of(children, &field)].tree,
+                Node::Interior(children) => tree = &children[children.way_to(field)].tree,
+                Node::Leaf(leaf) => {
+                    leaf.prefetch();
+                    let index = leaf.row().search_leaf(field).ok()?;
+                    return Some(leaf.value(index));
+                }
+            }
+        }
+    }
+
+    /// Where a field is, or would be. O(log fields).
+    fn place_of(&self, field: &[u8]) -> (Place, &Handle<Leaf>) {
+        let (mut tree, mut turns, mut level) = (&self.root, [0; WIDE_LEVELS_MAX], 0);
+        loop {
+            match &tree.node {
+                Node::Interior(children) => {
+                    let turn = children.way_to(field);
+                    turns[level] = turn as u8;
+                    level += 1;
+                    tree = &children[turn].tree;
+                }
+                Node::Leaf(leaf) => {
+                    leaf.prefetch();
+                    let at = leaf.row().search_leaf(field);
+                    return (Place { turns, at }, leaf);
+                }
             }
         }
     }
@@ -282,14 +307,13 @@ impl WideRow {
     /// How many fields are below `field`: the rank of the first at or after it. O(log fields).
     pub(super) fn rank(&self, field: &[u8]) -> usize {
         let (mut tree, mut rank) = (&self.root, 0);
-        let sought = Sought::new(field);
         loop {
             match &tree.node {
                 Node::Leaf(leaf) => {
                     return rank + leaf.row().search_leaf(field).unwrap_or_else(|index| index);
                 }
                 Node::Interior(children) => {
-                    let index = child_of(children, &sought);
+                    let index = children.way_to(field);
                     rank += children[..index]
                         .iter()
                         .map(|child| child.tree.fields)
@@ -323,7 +347,7 @@ impl Subtree {
             }
             Node::Interior(children) => {
                 (self.fields, self.elements) = (0, 0);
-                self.heap_bytes = NODE_HEADER_BYTES + size_of_val(&**children);
+                self.heap_bytes = NODE_HEADER_BYTES + children.own_bytes();
                 for Child { separator, tree } in children.iter() {
                     self.fields += tree.fields;
                     self.elements += tree.elements;
@@ -352,8 +376,8 @@ impl Subtree {
         match &mut self.node {
             Node::Leaf(leaf) => leaf.count_runs(),
             Node::Interior(children) => {
-                for child in children.unshare() {
-                    child.tree.count_runs();
+                for index in 0..children.len() {
+                    children.child_mut(index).count_runs();
                 }
             }
         }
@@ -368,50 +392,11 @@ impl Subtree {
                     separator: child.separator.deep_copy(),
                     tree: child.tree.deep_copy(),
                 });
-                Node::Interior(children.collect())
+                Node::Interior(Handle::new(Interior::new(children.collect())))
             }
         };
         Self { node, ..*self }
     }
-}
-
-/// The index of the child that covers `field` (DW4).
-#[inline]
-fn child_of(children: &[Child], field: &Sought<'_>) -> usize {
-    let rest = &children[1..];
-    let (Some(first), Some(last)) = (rest.first(), rest.last()) else {
-        return 0;
-    };
-    // What all begin with is compared once (DW4 separators).
-    let found = match first.separator.equal_words(&last.separator, field) {
-        0 => among::<0>(rest, field),
-        1 => among::<1>(rest, field),
-        2 => among::<2>(rest, field),
-        _ => None,
-    };
-    found.unwrap_or_else(|| {
-        rest.partition_point(|child| child.separator.as_bytes() <= field.bytes())
-    })
-}
-
-/// How many of these children's separators, which with the field begin with `EQUAL` equal words,
-/// are at or below it; none if one of them is long.
-///
-/// Looks at all of them: their lines are fetched in parallel, and no branch is mispredicted.
-#[inline]
-fn among<const EQUAL: usize>(children: &[Child], field: &Sought<'_>) -> Option<usize> {
-    let sought = field.word(EQUAL);
-    let (mut below, mut equal) = (0, 0);
-    for child in children {
-        let word = child.separator.word(EQUAL)?;
-        below += usize::from(word < sought);
-        equal += usize::from(word == sought);
-    }
-    if equal > 0 {
-        let equal = &children[below..below + equal];
-        below += equal.partition_point(|child| child.separator.as_bytes() <= field.bytes());
-    }
-    Some(below)
 }
 
 impl fmt::Debug for WideRow {

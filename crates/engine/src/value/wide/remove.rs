@@ -1,44 +1,40 @@
 //! Removing fields from a wide row.
 
-use super::{Node, Sought, Subtree, Tally, WideRow, balance, child_of};
+use super::{Node, Place, Subtree, TOO_DEEP, Tally, WideRow, balance};
 
 impl WideRow {
     /// Removes a field from this version, which is under construction; returns whether it existed.
     /// Copies one node per level, and neighbours where nodes merge; nothing if it did not exist.
     pub(in crate::value) fn remove(&mut self, field: &[u8]) -> bool {
-        if self.get(field).is_none() {
+        let (Place { turns, at }, _) = self.place_of(field);
+        let Ok(index) = at else {
             return false;
-        }
-        self.remove_present(field);
-        true
-    }
-
-    /// The same of a field that is there.
-    pub(in crate::value) fn remove_present(&mut self, field: &[u8]) {
-        let sought = Sought::new(field);
-        self.root.remove(field, &sought, &mut self.tally);
+        };
+        self.root.remove(&turns, index, &mut self.tally);
         self.lower();
+        true
     }
 }
 
 impl Subtree {
-    fn remove(&mut self, field: &[u8], sought: &Sought<'_>, tally: &mut Tally) {
+    fn remove(&mut self, turns: &[u8], index: usize, tally: &mut Tally) {
         tally.replace(self);
-        match &mut self.node {
-            Node::Leaf(leaf) => leaf.remove(field),
-            Node::Interior(children) => {
-                let index = child_of(children, sought);
-                let child = &mut children.unshare()[index].tree;
+        match (&mut self.node, turns) {
+            (Node::Leaf(leaf), _) => leaf.remove(index),
+            (Node::Interior(children), [turn, turns @ ..]) => {
+                let turn = usize::from(*turn);
+                let child = children.child_mut(turn);
                 let before = child.counts();
-                child.remove(field, sought, tally);
+                child.remove(turns, index, tally);
                 let after = child.counts();
-                if balance::is_settled(children, index) {
+                if balance::is_settled(children, turn) {
                     self.change_counts(before, after);
                     return;
                 }
-                let right = balance::settle(children, index, Vec::new(), false, tally);
+                let right = balance::settle(children, turn, Vec::new(), false, tally);
                 debug_assert!(right.is_empty());
             }
+            (Node::Interior(_), []) => unreachable!("{TOO_DEEP}"),
         }
         self.recount();
     }

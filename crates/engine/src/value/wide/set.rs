@@ -1,19 +1,64 @@
 //! Setting fields of a wide row.
 
-use super::{Child, Column, Node, Separator, Sought, Subtree, Tally, WideRow, balance, child_of};
+use super::{
+    Child, Column, EXCHANGED_BYTES, Handle, Interior, Node, Place, Separator, Subtree, TOO_DEEP,
+    Tally, WideRow, balance,
+};
+use crate::value::StringRef;
 
 impl WideRow {
     /// Sets a field in this version, which is under construction; returns whether it is new. Copies
     /// one node per level, except nodes that only this version holds.
     pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
+        let (place, _) = self.place_of(field);
+        self.set_at(&place, field, column)
+    }
+
+    /// Sets a field to a flat value unless it has a value that may stay, by one descent; returns
+    /// whether it is new.
+    pub(in crate::value) fn set_unless(
+        &mut self,
+        (field, value): (&[u8], &[u8]),
+        stays: impl FnOnce(StringRef<'_>) -> bool,
+    ) -> bool {
+        let (place, leaf) = self.place_of(field);
+        match place.at {
+            Ok(index) if stays(leaf.value(index)) => false,
+            _ => self.set_at(&place, field, Column::Flat(value)),
+        }
+    }
+
+    /// Sets a field to a value as long as the old one, if there is one, and leaves that in its
+    /// place; returns whether the field is new. Copies nothing where both are equal.
+    pub(in crate::value) fn exchange(
+        &mut self,
+        field: &[u8],
+        value: &mut [u8; EXCHANGED_BYTES],
+    ) -> bool {
+        let (place, leaf) = self.place_of(field);
+        let old = place.at.ok().and_then(|index| match leaf.value(index) {
+            StringRef::Flat(old) => old.try_into().ok(),
+            StringRef::Chunked(_) => None,
+        });
+        if old == Some(*value) {
+            return false;
+        }
+        let is_new = self.set_at(&place, field, Column::Flat(value));
+        *value = old.unwrap_or(*value);
+        is_new
+    }
+
+    fn set_at(&mut self, place: &Place, field: &[u8], column: Column<'_>) -> bool {
         if let Column::Large(_) = column {
             self.tally.lose();
         }
-        let place = (field, &Sought::new(field));
-        let (new, right) = self.root.set(place, column, true, &mut self.tally);
+        let Place { turns, at } = place;
+        let right = self
+            .root
+            .set(turns, (*at, field), column, true, &mut self.tally);
         self.adopt(right);
         self.lower();
-        new
+        at.is_err()
     }
 
     /// Makes a root above the old one and its new right siblings, if there are any.
@@ -23,14 +68,15 @@ impl WideRow {
                 separator: Separator::FIRST,
                 tree: self.root.clone(),
             };
-            self.root = Subtree::new(Node::Interior([left].into_iter().chain(right).collect()));
+            let children = [left].into_iter().chain(right).collect();
+            self.root = Subtree::new(Node::Interior(Handle::new(Interior::new(children))));
         }
     }
 
     /// Removes roots with a single child (DW2 interior-children).
     pub(super) fn lower(&mut self) {
         while let Node::Interior(children) = &self.root.node {
-            let [only] = &**children else { return };
+            let [only] = &***children else { return };
             self.tally.replace(&self.root);
             self.root = only.tree.clone();
         }
@@ -38,39 +84,39 @@ impl WideRow {
 }
 
 impl Subtree {
-    /// Sets a field; returns whether it is new, and this subtree's new right siblings. `rightmost`:
-    /// the row has no field after it.
+    /// Sets a field where it is, or would be; returns this subtree's new right siblings.
+    /// `rightmost`: the row has no field after it.
     fn set(
         &mut self,
-        (field, sought): (&[u8], &Sought<'_>),
+        turns: &[u8],
+        (at, field): (Result<usize, usize>, &[u8]),
         column: Column<'_>,
         rightmost: bool,
         tally: &mut Tally,
-    ) -> (bool, Vec<Child>) {
+    ) -> Vec<Child> {
         tally.replace(self);
-        let (new, right) = match &mut self.node {
-            Node::Leaf(leaf) => {
-                let (new, last) = leaf.set(field, column);
-                (new, leaf.split(new && last && rightmost))
+        let right = match (&mut self.node, turns) {
+            (Node::Leaf(leaf), _) => {
+                let appended = rightmost && at == Err(leaf.row().len());
+                leaf.set(at, field, column);
+                leaf.split(appended)
             }
-            Node::Interior(children) => {
-                let index = child_of(children, sought);
-                let rightmost = rightmost && index + 1 == children.len();
-                let child = &mut children.unshare()[index].tree;
+            (Node::Interior(children), [turn, turns @ ..]) => {
+                let turn = usize::from(*turn);
+                let rightmost = rightmost && turn + 1 == children.len();
+                let child = children.child_mut(turn);
                 let before = child.counts();
-                let (new, right) = child.set((field, sought), column, rightmost, tally);
+                let right = child.set(turns, (at, field), column, rightmost, tally);
                 let after = child.counts();
-                if right.is_empty() && balance::is_settled(children, index) {
+                if right.is_empty() && balance::is_settled(children, turn) {
                     self.change_counts(before, after);
-                    return (new, right);
+                    return right;
                 }
-                (
-                    new,
-                    balance::settle(children, index, right, rightmost, tally),
-                )
+                balance::settle(children, turn, right, rightmost, tally)
             }
+            (Node::Interior(_), []) => unreachable!("{TOO_DEEP}"),
         };
         self.recount();
-        (new, right)
+        right
     }
 }
