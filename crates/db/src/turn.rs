@@ -326,14 +326,20 @@ impl<'t> Turn<'t> {
         };
         let mut keys =
             [const { pando_engine::Key::new(pando_engine::TreeId(0), b"") }; limits::WARM_KEYS_MAX];
-        let mut count = 0;
-        let all = [first, second].into_iter().chain(first_keys);
-        for (slot, (at, index, key)) in keys.iter_mut().zip(all) {
-            *slot = pando_engine::Key::new(self.database.tree(index), key);
-            if let Some(place) = self.warmed.get_mut(at) {
-                *place = count as u8;
+        let (mut count, mut last) = (0, None);
+        for (at, index, key) in [first, second].into_iter().chain(first_keys) {
+            // Neighbours that name one key need it once.
+            let here = (index, key);
+            if !last.replace(here).is_some_and(|last| is_same(last, here)) {
+                let Some(slot) = keys.get_mut(count) else {
+                    break;
+                };
+                *slot = pando_engine::Key::new(self.database.tree(index), key);
+                count += 1;
             }
-            count += 1;
+            if let Some(place) = self.warmed.get_mut(at) {
+                *place = count as u8 - 1;
+            }
         }
         self.session.store.warm(&keys[..count]);
     }
@@ -735,6 +741,12 @@ impl<'t> Turn<'t> {
         acknowledgement.log().is_some()
             && acknowledgement.durable() >= self.database.epochs.current()
     }
+}
+
+/// Whether two keys with their databases are the same; most that are not differ in their last byte.
+#[inline]
+fn is_same(one: (usize, &[u8]), other: (usize, &[u8])) -> bool {
+    one.0 == other.0 && one.1.last() == other.1.last() && one.1 == other.1
 }
 
 /// Whether the command may wait for keys.

@@ -62,10 +62,28 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
 }
 
 fn parse_decimal(text: &[u8]) -> Option<f64> {
+    if let Some(integer) = short_integer(text) {
+        return Some(integer);
+    }
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next()?;
     let is_zero = !mantissa.iter().any(|byte| matches!(byte, b'1'..=b'9'));
     (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
+}
+
+/// The number, if it consists of so few digits that it is exact: most scores.
+#[inline]
+fn short_integer(text: &[u8]) -> Option<f64> {
+    /// Each number of so many digits is a mantissa.
+    const DIGITS_MAX: usize = 15;
+    if text.is_empty() || text.len() > DIGITS_MAX {
+        return None;
+    }
+    let mut integer = 0;
+    for byte in text {
+        integer = 10 * integer + u64::from(byte.is_ascii_digit().then(|| byte - b'0')?);
+    }
+    Some(integer as f64)
 }
 
 /// Reads what follows `0x`: digits with a point anywhere, and an optional binary exponent.

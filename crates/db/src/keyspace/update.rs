@@ -2,8 +2,8 @@
 
 use pando_durability::log::LogSession;
 use pando_engine::{
-    CommitHook, Deadline, Decision, FieldsDraft, Key, NewValue, Point, Shown, TreeId, TypeTag,
-    ValueRef, ValueVersion,
+    BodyRef, CommitHook, Deadline, Decision, FieldsDraft, Key, NewValue, Point, Shown, TreeId,
+    TypeTag, ValueRef, ValueVersion,
 };
 
 use super::{Keyspace, hash_of, is_expired};
@@ -81,6 +81,13 @@ impl CommitHook for Hook<'_> {
         debug_assert!(new.is_none_or(|new| new.version == version));
         self.recorder.committed(key, old, new, version);
         let effects = &mut self.effects;
+        if let (Some(old), Some(new)) = (&old, &new)
+            && is_plain(old)
+            && is_plain(new)
+        {
+            effects.committed = Some(Committed::Written);
+            return;
+        }
         let replaced = old.and_then(|value| value.attributes.deadline);
         let deadline = new.and_then(|value| value.attributes.deadline);
         effects.committed = Some(if new.is_some() {
@@ -99,6 +106,12 @@ impl CommitHook for Hook<'_> {
             effects.old_mark = old.map_or(0, |value| value.mark.get());
         }
     }
+}
+
+/// Whether a value is a string without a deadline: nobody waits for such.
+#[inline]
+fn is_plain(value: &ValueRef<'_>) -> bool {
+    matches!(value.body, BodyRef::String(_)) && value.attributes.deadline.is_none()
 }
 
 impl Keyspace<'_> {
@@ -200,18 +213,25 @@ impl Keyspace<'_> {
         key: &[u8],
         mut decide: impl FnMut(Option<ValueRef<'_>>) -> Result<(Decision<'d>, R), CommandError>,
     ) -> Result<R, CommandError> {
-        let mut result = None;
+        // Apart: an error is large, and rare.
+        let (mut result, mut refusal) = (None, None);
         self.update(key, |old| match decide(old) {
             Ok((decision, value)) => {
-                result = Some(Ok(value));
+                result = Some(value);
+                if refusal.is_some() {
+                    refusal = None;
+                }
                 decision
             }
             Err(error) => {
-                result = Some(Err(error));
+                refusal = Some(error);
                 Decision::Keep
             }
         })?;
-        result.expect("an update runs its closure")
+        match refusal {
+            None => Ok(result.expect("an update runs its closure")),
+            Some(error) => Err(error),
+        }
     }
 
     /// Removes the key; returns whether it existed.

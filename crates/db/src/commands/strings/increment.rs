@@ -1,5 +1,7 @@
 //! Arithmetic on strings that are numbers: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 
+use std::cell::OnceCell;
+
 use pando_engine::{Body, Decision, NewValue, StringRef};
 use pando_protocol::number::IntegerText;
 use pando_protocol::{Reply, Request, number};
@@ -45,6 +47,7 @@ pub(super) fn decrby(
 }
 
 fn add(keyspace: &mut Keyspace<'_>, key: &[u8], increment: i64, reply: &mut Reply<'_>) -> Handled {
+    let borrowed = OnceCell::new();
     let sum = keyspace.try_update(key, |old| {
         let number = match old.map(string_of).transpose()? {
             None => 0,
@@ -55,8 +58,12 @@ fn add(keyspace: &mut Keyspace<'_>, key: &[u8], increment: i64, reply: &mut Repl
         let sum = number
             .checked_add(increment)
             .ok_or(CommandError::IncrementOverflow)?;
-        let text = IntegerText::of(sum).as_bytes().to_vec();
-        let value = NewValue::new(Body::string_owned(text));
+        // Only where the closure runs again the text is allocated.
+        let body = match borrowed.set(IntegerText::of(sum)) {
+            Ok(()) => Body::string(borrowed.get().map_or(&[], IntegerText::as_bytes)),
+            Err(text) => Body::string_owned(text.as_bytes().to_vec()),
+        };
+        let value = NewValue::new(body);
         let attributes = kept(old.as_ref(), encoding::DERIVED);
         Ok((Decision::Write(value.with(attributes)), sum))
     })?;
