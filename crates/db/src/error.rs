@@ -9,6 +9,10 @@ pub enum CommandError {
     // Dispatch.
     #[error("ERR no such command, or not with these arguments")]
     Unresolved,
+    /// Nothing was done: the command's large row may be changed in place, which is another way of
+    /// carrying it out. Nobody is told.
+    #[error("ERR this row is changed in another way")]
+    LargeRow,
     #[error("ERR wrong number of arguments for '{command}' command")]
     Arity { command: &'static str },
     #[error("NOAUTH Authentication required.")]

@@ -58,6 +58,9 @@ pub(crate) struct SessionState {
     pub(crate) beyond_room: bool,
     /// What the engine has kept since the last group ended.
     pub(crate) kept: Kept,
+    /// An update of a large row is refused ([`crate::error::CommandError::LargeRow`]): its command
+    /// is carried out where the row may be changed in place.
+    pub(crate) leaves_large: bool,
     /// The current command's place in the lines of its keys.
     pub(crate) in_line: InLine,
     /// The ids behind which it reads streams, if it has waited.

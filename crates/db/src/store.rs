@@ -399,6 +399,12 @@ impl StoreSession {
         matches!(self, Self::Cdds(_))
     }
 
+    /// Whether large rows may be changed in place.
+    #[inline]
+    pub(crate) fn changes_in_place(&self) -> bool {
+        matches!(self, Self::Masstree(_))
+    }
+
     /// Whether requests of several keys are runs, beside those of other sessions.
     #[inline]
     pub(crate) fn runs_beside(&self) -> bool {

@@ -39,6 +39,7 @@ use crate::encoding::Thresholds;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
+use crate::progress::{Handled, Progress};
 use crate::statistics::add;
 
 /// The type of the collection that a joint update changes.
@@ -75,6 +76,23 @@ pub struct Joined<'r> {
     pub(crate) request: Request<'r>,
     /// The protocol of its answer.
     pub(crate) version: RespVersion,
+}
+
+impl<'r> Joined<'r> {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &'r [u8] {
+        self.request.arg(1)
+    }
+
+    /// Another request of the same client for the same command and key, unless it is unusual.
+    #[inline]
+    #[must_use]
+    pub fn again(self, request: Request<'r>) -> Option<Self> {
+        let may = request.span_bytes() <= limits::JOINED_REQUEST_BYTES_MAX
+            && request.arg(1) == self.key();
+        may.then_some(Self { request, ..self })
+    }
 }
 
 /// The answers to the requests of a joint update, in order. Its memory is meant to be reused.
@@ -372,6 +390,25 @@ pub(crate) fn carry_out(
     // The commit itself is counted.
     let others = changes.saturating_sub(1);
     add(&keyspace.session.counters.commits, others as u64);
+}
+
+/// Carries out one request, as a joint update of its own: its large row is changed in place if it
+/// may be.
+pub(crate) fn carry_out_alone(
+    keyspace: &mut Keyspace<'_>,
+    joined: Joined<'_>,
+    reply: &mut Reply<'_>,
+) -> Handled {
+    let mut answers = Answers::default();
+    carry_out(keyspace, &[joined], &mut answers);
+    match answers.each.pop() {
+        Some(answer) => {
+            answer.outcome?;
+            reply.raw(&answers.bytes);
+            Ok(Progress::Done)
+        }
+        None => super::execute(joined.command, keyspace, joined.request, reply),
+    }
 }
 
 /// Takes the requests' steps as far as they go; returns whether one has changed something.

@@ -209,6 +209,7 @@ impl Database {
                 Some(_) => Kept::Nothing,
                 None => Kept::ByNone,
             },
+            leaves_large: false,
             in_line: InLine::default(),
             waits_behind: Vec::new(),
             effects: None,

@@ -2,8 +2,8 @@
 
 use pando_durability::log::LogSession;
 use pando_engine::{
-    BodyRef, CommitHook, Deadline, Decision, FieldsDraft, Key, NewValue, Point, Shown, TreeId,
-    TypeTag, ValueRef, ValueVersion,
+    BodyRef, CommitHook, Deadline, Decision, FieldsDraft, HashRef, Key, NewValue, Point, RowTag,
+    Shown, TreeId, TypeTag, ValueRef, ValueVersion,
 };
 
 use super::{Keyspace, hash_of, is_expired};
@@ -114,6 +114,17 @@ fn is_plain(value: &ValueRef<'_>) -> bool {
     matches!(value.body, BodyRef::String(_)) && value.attributes.deadline.is_none()
 }
 
+/// Whether a value is a large row that may be changed in place.
+fn is_large(value: &ValueRef<'_>) -> bool {
+    matches!(
+        value.body,
+        BodyRef::Row(
+            RowTag::Set | RowTag::Hash | RowTag::SortedSet,
+            HashRef::Wide(_)
+        )
+    )
+}
+
 impl Keyspace<'_> {
     /// The one write primitive (K1 expired-hidden, K2 one-write-path): `decide` sees the value and
     /// decides what happens to it. It is pure and may run more than once. Returns the version
@@ -131,8 +142,9 @@ impl Keyspace<'_> {
             self.session.observes,
             self.session.touch(&self.database.memory.ages),
         );
+        let leaves_large = self.session.leaves_large;
         let mut hook = Hook::new(now, self.session.log.as_mut());
-        let mut seen = None;
+        let (mut seen, mut is_left) = (None, false);
         let version = self.session.store.update(key, &mut hook, |old| {
             if observes {
                 seen = old.as_ref().map(|old| old.version);
@@ -142,9 +154,16 @@ impl Keyspace<'_> {
                     Decision::Keep => Decision::Remove,
                     decision => touch.decided(decision, None),
                 },
+                Some(value) if leaves_large && is_large(&value) => {
+                    is_left = true;
+                    Decision::Keep
+                }
                 old => touch.decided(decide(old), old.as_ref()),
             }
         });
+        if is_left {
+            return Err(CommandError::LargeRow);
+        }
         let effects = hook.finish(key);
         self.conclude(key, &effects, version)?;
         if observes {

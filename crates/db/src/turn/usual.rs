@@ -16,7 +16,8 @@ use super::run::may_be_run;
 use super::{HeldGates, Host, Turn, is_exec, may_block};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
-use crate::commands;
+use crate::commands::joined::Joined;
+use crate::commands::{self, joined};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
@@ -65,6 +66,15 @@ impl Turn<'_> {
             && !self.database.snapshots.is_full()
     }
 
+    /// Whether the command's large row may be changed in place, as a joint update does.
+    #[inline]
+    fn may_change_in_place(&self, command: KeyspaceCommand) -> bool {
+        joined::family(command).is_some()
+            && self.session.store.changes_in_place()
+            && self.session.log.is_none()
+            && !self.session.observes
+    }
+
     /// Runs a request whose command [`Self::usual`] has returned.
     #[inline]
     pub(super) fn run_usual(
@@ -86,8 +96,22 @@ impl Turn<'_> {
         }
         host.starting(client, spec, request);
         let start = reply.position();
+        self.session.leaves_large = self.may_change_in_place(command);
         let mut keyspace = Keyspace::new(self.database, self.session, client.database);
-        let result = commands::execute(command, &mut keyspace, request, reply);
+        let mut result = commands::execute(command, &mut keyspace, request, reply);
+        if keyspace.session.leaves_large {
+            keyspace.session.leaves_large = false;
+            if let Err(CommandError::LargeRow) = result {
+                let version = client.protocol;
+                let alone = Joined {
+                    command,
+                    request,
+                    version,
+                };
+                reply.rewind(start);
+                result = joined::carry_out_alone(&mut keyspace, alone, reply);
+            }
+        }
         let progress = if let Ok(Progress::Done) = result {
             let reply_bytes = reply.position() - start;
             host.finished(client, spec, request, reply_bytes, None);
