@@ -9,8 +9,11 @@
 //! - **JW1 answered-once** Every request that was carried out is answered, in the batch's order,
 //!   whatever happens to its connection meanwhile: its effect is there.
 
+use std::ptr;
+
 use pando_db::{Answers, Joined, LogEpoch, Turn};
-use pando_protocol::{ArgumentRange, Request};
+use pando_protocol::ArgumentRange;
+use pando_protocol::command::CommandSpec;
 
 use super::batch::{Batch, Entry};
 use super::connections::Connections;
@@ -91,22 +94,25 @@ impl JointUpdate {
     ) {
         debug_assert!(next >= self.end, "JW1 answered-once");
         turn.go_to(next);
-        let mut place: Option<(usize, &[u8])> = None;
+        let mut first: Option<(usize, &[u8])> = None;
+        let mut last: Option<Member<'_>> = None;
         let mut requests: Vec<Joined<'_>> = Vec::new();
         for entry in &batch.entries[next..] {
-            let Some((index, request, joined)) =
-                member(entry, turn, batch, (connections, holding), settings)
+            let again = last.as_ref().and_then(|last| last.again(entry, batch));
+            let Some(member) =
+                again.or_else(|| member(entry, turn, batch, (connections, holding), settings))
             else {
                 break;
             };
-            let here = (index, request.arg(1));
-            if *place.get_or_insert(here) != here {
+            let here = (member.index, member.joined.key());
+            if *first.get_or_insert(here) != here {
                 break;
             }
-            requests.push(joined);
+            requests.push(member.joined);
+            last = Some(member);
         }
         self.looked_until = next + requests.len().max(1);
-        if let (Some((index, _)), 2..) = (place, requests.len()) {
+        if let (Some((index, _)), 2..) = (first, requests.len()) {
             turn.join(index, &requests, &mut self.answers);
             (self.from, self.end) = (next, next + self.answers.len());
             if !self.answers.is_empty() && self.end < self.looked_until {
@@ -123,14 +129,37 @@ fn is_joinable(entry: &Entry) -> bool {
     matches!(entry.resolved, Resolved::Resp(Ok(spec)) if Turn::is_joinable(spec))
 }
 
-/// An entry as part of a joint update, with its database and its request.
+/// An entry as part of a joint update.
+struct Member<'b> {
+    segment: usize,
+    /// The segment's bytes.
+    bytes: &'b [u8],
+    spec: &'static CommandSpec,
+    /// Its database.
+    index: usize,
+    joined: Joined<'b>,
+}
+
+impl<'b> Member<'b> {
+    /// The next entry, if it is as this one is but for its arguments.
+    #[inline]
+    fn again(&self, entry: &Entry, batch: &'b Batch<'_>) -> Option<Self> {
+        let is_same = matches!(entry.resolved, Resolved::Resp(Ok(spec)) if ptr::eq(spec, self.spec))
+            && entry.segment == self.segment
+            && !entry.waiting;
+        let request = is_same.then(|| entry.request(batch.ranges, self.bytes))?;
+        let joined = self.joined.again(request)?;
+        Some(Self { joined, ..*self })
+    }
+}
+
 fn member<'b>(
     entry: &Entry,
     turn: &Turn<'_>,
     batch: &'b Batch<'_>,
     (connections, holding): (&'b Connections, &Holding),
     settings: &Settings,
-) -> Option<(usize, Request<'b>, Joined<'b>)> {
+) -> Option<Member<'b>> {
     let Resolved::Resp(Ok(spec)) = entry.resolved else {
         return None;
     };
@@ -145,7 +174,12 @@ fn member<'b>(
         return None;
     }
     let bytes = segment.bytes(batch.arena, connection.input.bytes());
-    let request = entry.request(batch.ranges, bytes);
-    let joined = turn.may_join(client, spec, request)?;
-    Some((client.index(), request, joined))
+    let joined = turn.may_join(client, spec, entry.request(batch.ranges, bytes))?;
+    Some(Member {
+        segment: entry.segment,
+        bytes,
+        spec,
+        index: client.index(),
+        joined,
+    })
 }
