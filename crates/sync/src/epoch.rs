@@ -37,6 +37,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use crate::Padded;
+use crate::limbo::{Limbo, is_oversized};
 use crate::sharing;
 use crate::shim::{
     AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, Ordering, Spin, fence, lock,
@@ -104,7 +105,7 @@ pub struct Collector<C> {
     slots_used: AtomicUsize,
     retired_bytes_max: usize,
     halves: Padded<AtomicU8>,
-    orphans: Mutex<VecDeque<Retired<C>>>,
+    orphans: Mutex<Limbo<Retired<C>>>,
     orphan_bytes: AtomicUsize,
     /// A planted fault: pins stay at the epoch they loaded first.
     #[cfg(all(test, loom))]
@@ -137,7 +138,7 @@ impl<C> Collector<C> {
             slots_used: AtomicUsize::new(0),
             retired_bytes_max,
             halves: Padded(AtomicU8::new(0)),
-            orphans: Mutex::new(VecDeque::new()),
+            orphans: Mutex::new(Limbo::new()),
             orphan_bytes: AtomicUsize::new(0),
             #[cfg(all(test, loom))]
             trusting: false,
@@ -178,7 +179,7 @@ impl<C> Collector<C> {
             index,
             pins: 0,
             epoch: ReclaimEpoch(0),
-            limbo: VecDeque::new(),
+            limbo: Limbo::new(),
             limbo_bytes: 0,
             since_collect: 0,
             collect_bytes: COLLECT_BYTES.min(self.retired_bytes_max / 8),
@@ -302,17 +303,18 @@ impl<C> Collector<C> {
         }
     }
 
-    fn reclaim_passed(&self, limbo: &mut VecDeque<Retired<C>>, context: &mut C) -> (usize, usize) {
+    fn reclaim_passed(&self, limbo: &mut Limbo<Retired<C>>, context: &mut C) -> (usize, usize) {
         let (mut count, mut bytes) = (0, 0);
-        while let Some(first) = limbo.front() {
+        while let Some(first) = limbo.first() {
             if !self.has_passed(first.stamp) {
                 break;
             }
-            let retired = limbo.pop_front().expect("the list has a first entry");
-            // SAFETY: nobody can reach it (R3); `retire` promised that this call reclaims it.
-            unsafe { (retired.reclaim)(retired.pointer, context) };
+            let (pointer, reclaim) = (first.pointer, first.reclaim);
             count += 1;
-            bytes += retired.bytes;
+            bytes += first.bytes;
+            limbo.drop_first();
+            // SAFETY: nobody can reach it (R3); `retire` promised that this call reclaims it.
+            unsafe { reclaim(pointer, context) };
         }
         (count, bytes)
     }
@@ -336,7 +338,7 @@ impl<C> Collector<C> {
             .orphans
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
-        for retired in orphans.drain(..) {
+        for retired in orphans.drain() {
             // SAFETY: `&mut self` proves that no participant, hence no pin, is left.
             unsafe { (retired.reclaim)(retired.pointer, context) };
         }
@@ -366,7 +368,7 @@ pub struct Participant<C> {
     index: usize,
     pins: usize,
     epoch: ReclaimEpoch,
-    limbo: VecDeque<Retired<C>>,
+    limbo: Limbo<Retired<C>>,
     limbo_bytes: usize,
     /// Retired bytes since the last collection, each retirement counted as at least a share of
     /// `collect_bytes`, and the threshold for the next one.
@@ -497,8 +499,8 @@ impl<C> Participant<C> {
         debug_assert!(self.is_pinned(), "R2 needs a pin");
         let stamp = ReclaimEpoch(self.epoch.0 + 1);
         // Collection stops at the first stamp that has not passed.
-        debug_assert!(self.limbo.back().is_none_or(|last| last.stamp <= stamp));
-        self.limbo.push_back(Retired {
+        debug_assert!(self.limbo.last().is_none_or(|last| last.stamp <= stamp));
+        self.limbo.push(Retired {
             pointer,
             bytes,
             stamp,
@@ -516,7 +518,7 @@ impl<C> Participant<C> {
         self.collect_due = false;
         self.collector.try_advance();
         let (count, bytes) = self.collector.reclaim_passed(&mut self.limbo, context);
-        shrink_queue(&mut self.limbo);
+        self.limbo.shrink();
         self.set_limbo_bytes(self.limbo_bytes - bytes);
         debug_assert!(self.limbo_bytes == 0 || !self.limbo.is_empty());
         self.collector.note_halves();
@@ -533,8 +535,7 @@ impl<C> Participant<C> {
 
 /// Frees most of the capacity of a queue that was long and no longer is. Amortised O(1).
 pub fn shrink_queue<T>(queue: &mut VecDeque<T>) {
-    const KEPT: usize = 4096;
-    if queue.capacity() > KEPT && queue.len() < queue.capacity() / 8 {
+    if is_oversized(queue.capacity(), queue.len()) {
         queue.shrink_to(queue.capacity() / 4);
     }
 }
@@ -545,11 +546,9 @@ impl<C> Drop for Participant<C> {
         debug_assert!(self.pins == 0 || std::thread::panicking());
         if !self.limbo.is_empty() {
             let mut orphans = lock(&collector.orphans);
-            orphans.append(&mut self.limbo);
+            orphans.extend(self.limbo.drain());
             // Two lists in a row: restore the stamp order that collection relies on.
-            orphans
-                .make_contiguous()
-                .sort_by_key(|retired| retired.stamp);
+            orphans.as_mut_slice().sort_by_key(|retired| retired.stamp);
             collector
                 .orphan_bytes
                 .fetch_add(self.limbo_bytes, Ordering::Relaxed);

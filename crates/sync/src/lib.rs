@@ -19,6 +19,7 @@ mod directory;
 pub mod epoch;
 mod gate;
 mod gated;
+mod limbo;
 mod lock;
 mod log_epoch;
 mod padded;
