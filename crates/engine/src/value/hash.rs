@@ -62,7 +62,7 @@ impl<'a> HashRef<'a> {
     pub fn get(self, field: &[u8]) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
-                let (_, value) = ShortRow::packed(block).get(Name::new(field), NOWHERE)?;
+                let (_, value) = ShortRow::packed(block).get(&Name::new(field), NOWHERE)?;
                 Some(StringRef::Flat(value))
             }
             HashRef::Wide(row) => row.get(field),
@@ -74,11 +74,11 @@ impl<'a> HashRef<'a> {
     #[inline]
     #[must_use]
     pub fn get_near(self, field: &[u8], near: &mut usize) -> Option<StringRef<'a>> {
-        self.find(Name::new(field), near)
+        self.find(&Name::new(field), near)
     }
 
     #[inline]
-    fn find(self, name: Name<'_>, near: &mut usize) -> Option<StringRef<'a>> {
+    fn find(self, name: &Name<'_>, near: &mut usize) -> Option<StringRef<'a>> {
         match self {
             HashRef::Packed(block) => {
                 let (index, value) = ShortRow::packed(block).get(name, *near)?;
@@ -225,7 +225,7 @@ impl<'f> FieldFinder<'f> {
     /// The value of the field. O(1) in small hashes of the same fields, else O(log fields).
     #[inline]
     pub fn find<'a>(&mut self, hash: HashRef<'a>) -> Option<StringRef<'a>> {
-        hash.find(self.name, &mut self.near)
+        hash.find(&self.name, &mut self.near)
     }
 }
 

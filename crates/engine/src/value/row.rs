@@ -423,11 +423,12 @@ impl<'a> ShortRow<'a> {
 
     /// Whether this is the name of the field at `index`, if there is one.
     #[inline]
-    fn is_at(self, index: usize, name: Name<'_>) -> bool {
-        self.ends.get(index).is_some_and(|ends| {
-            let start = self.start(index);
-            name.is(&self.data[start..], Self::ends(*ends).0 - start)
-        })
+    fn is_at(self, index: usize, name: &Name<'_>) -> bool {
+        let Some(ends) = self.ends.get(index) else {
+            return false;
+        };
+        let start = self.start(index);
+        name.is(&self.data[start..], Self::ends(*ends).0 - start)
     }
 
     /// The index of a field, or of the first one after it. Looks first where it was in the last row
@@ -441,7 +442,7 @@ impl<'a> ShortRow<'a> {
     pub(super) fn search_inline(self, name: Name<'_>) -> Result<usize, usize> {
         let slot = name.guess(self.ends.len());
         let index = usize::from(GUESSES.with(|guesses| guesses[slot].get()));
-        if self.is_at(index, name) {
+        if self.is_at(index, &name) {
             Ok(index)
         } else {
             self.search_anew(name, slot)
@@ -469,11 +470,11 @@ impl<'a> ShortRow<'a> {
     /// The value and index of a field in a row that holds it in line (DP3); looks at index `near`
     /// first.
     #[inline]
-    pub(super) fn get(self, name: Name<'_>, near: usize) -> Option<(usize, &'a [u8])> {
+    pub(super) fn get(self, name: &Name<'_>, near: usize) -> Option<(usize, &'a [u8])> {
         let index = if self.is_at(near, name) {
             near
         } else {
-            self.search(name).ok()?
+            self.search(*name).ok()?
         };
         let (middle, end) = Self::ends(self.ends[index]);
         Some((index, &self.data[middle..end]))

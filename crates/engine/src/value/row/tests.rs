@@ -146,10 +146,10 @@ fn read_as_packed(block: &[u8], fields: &InLine<'_>) -> Result<(), TestCaseError
     let row = ShortRow::packed(block);
     for (index, (field, value)) in fields.iter().enumerate() {
         for near in [0, index.saturating_sub(1), index, index + 1, usize::MAX] {
-            prop_assert_eq!(row.get(Name::new(field), near), Some((index, *value)));
+            prop_assert_eq!(row.get(&Name::new(field), near), Some((index, *value)));
         }
         prop_assert!(
-            row.get(Name::new(&[field, &b"\0absent"[..]].concat()), index)
+            row.get(&Name::new(&[field, &b"\0absent"[..]].concat()), index)
                 .is_none()
         );
         let entries: Vec<_> = row.entries(index).collect();
