@@ -10,6 +10,9 @@ use super::frame::YoungLayer;
 use crate::node::Guard;
 use crate::slice::{CODE_SLICE_MAX, CODE_SUFFIX, SLICE_BYTES};
 
+/// Most bytes of a suffix that is appended by one store.
+const SHORT_BYTES: usize = 2 * SLICE_BYTES;
+
 /// The key being assembled, and the last one shown.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
@@ -53,7 +56,13 @@ impl Shown {
         self.show_any(prefix_bytes, (slice, code, block), visit)
     }
 
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "`visit` is compiled for either form, and the value stays in registers: a copy of \
+                  it that is passed by reference is loaded by other lengths than it was stored by, \
+                  for which a processor waits"
+    )]
+    #[inline(always)]
     fn show_short<'g>(
         &mut self,
         prefix_bytes: usize,
@@ -138,26 +147,37 @@ impl KeyBuffer {
     pub(super) fn set_slice(&mut self, prefix_bytes: usize, slice: u64, slice_bytes: usize) {
         debug_assert!(prefix_bytes <= self.bytes && slice_bytes <= SLICE_BYTES);
         // With space for a short suffix too.
-        if self.room.len() < prefix_bytes + 2 * SLICE_BYTES {
-            self.grow(prefix_bytes + 2 * SLICE_BYTES);
+        if self.room.len() < prefix_bytes + SLICE_BYTES + SHORT_BYTES {
+            self.grow(prefix_bytes + SLICE_BYTES + SHORT_BYTES);
         }
-        self.room[prefix_bytes..prefix_bytes + SLICE_BYTES].copy_from_slice(&slice.to_be_bytes());
+        // Not `copy_from_slice`, which may be a call.
+        if let Some(room) = self.room[prefix_bytes..].first_chunk_mut() {
+            *room = slice.to_be_bytes();
+        }
         self.bytes = prefix_bytes + slice_bytes;
     }
 
-    /// Appends a suffix; a short one by one store of eight bytes.
+    /// Appends a suffix; a short one by one store.
     #[inline]
     pub(super) fn push(&mut self, suffix: KeyPartRef<'_>) {
-        let end = self.bytes + suffix.bytes;
-        if let Some(word) = suffix.room.first_chunk::<SLICE_BYTES>()
-            && suffix.bytes <= SLICE_BYTES
+        let pushed = self.push_word::<SLICE_BYTES>(suffix) || self.push_word::<SHORT_BYTES>(suffix);
+        if !pushed {
+            self.push_long(&suffix.room[..suffix.bytes]);
+        }
+    }
+
+    /// Appends a suffix of at most `WORD` bytes, if as many may be read and written.
+    #[inline]
+    fn push_word<const WORD: usize>(&mut self, suffix: KeyPartRef<'_>) -> bool {
+        if let Some(word) = suffix.room.first_chunk::<WORD>()
+            && suffix.bytes <= WORD
             && let Some(room) = self.room[self.bytes..].first_chunk_mut()
         {
             *room = *word;
-            self.bytes = end;
-        } else {
-            self.push_long(&suffix.room[..suffix.bytes]);
+            self.bytes += suffix.bytes;
+            return true;
         }
+        false
     }
 
     /// Appends a suffix of any length.
