@@ -20,7 +20,7 @@ use crate::key::{KeyPart, Part, external_of};
 use crate::layout::{
     EXTRA_ENCODING, EXTRA_FLAGS, EXTRA_TOKEN, FORM_MASK, Form, HAS_DEADLINE, HAS_EXTRAS,
     HEADER_BYTES, IS_EXTERNAL, IS_LONG, META_OFFSET, OPTIONS, Shape, deadline_offset, extras_of,
-    extras_offset, is_packed, is_plain, is_short, row_of, short_lengths,
+    extras_offset, is_packed, is_plain, is_short, is_timed, row_of, short_lengths,
 };
 
 mod build;
@@ -112,6 +112,15 @@ impl<'g> BlockRef<'g> {
     #[inline]
     fn shape(self) -> Shape {
         let meta = self.meta();
+        if is_timed(meta) {
+            Shape::of_timed(meta)
+        } else {
+            self.any_shape(meta)
+        }
+    }
+
+    #[inline(never)]
+    fn any_shape(self, meta: u32) -> Shape {
         let extras = if meta & HAS_EXTRAS != 0 {
             self.read(extras_offset(meta))
         } else {
@@ -251,11 +260,31 @@ impl<'g> BlockRef<'g> {
     /// The value of a block that is not plain.
     #[inline]
     fn value_beside_plain(self) -> Option<ValueRef<'g>> {
-        let Some((part, value)) = self.packed_parts() else {
-            return self.any_value();
-        };
-        prefetch_row(&part.room[part.bytes..]);
-        Some(value)
+        if let Some((part, value)) = self.packed_parts() {
+            prefetch_row(&part.room[part.bytes..]);
+            return Some(value);
+        }
+        self.timed_string().or_else(|| self.any_value())
+    }
+
+    /// The value of a plain block but for its deadline; `None` for any other block.
+    #[inline]
+    fn timed_string(self) -> Option<ValueRef<'g>> {
+        let meta = self.meta();
+        if !is_timed(meta) || meta & FORM_MASK != Form::Flat as u32 {
+            return None;
+        }
+        let shape = Shape::of_timed(meta);
+        let bytes = self.slice(shape.body_offset, shape.body_bytes);
+        Some(ValueRef {
+            version: self.version(),
+            attributes: Attributes {
+                deadline: Some(Deadline(self.read(deadline_offset(meta)))),
+                ..Attributes::default()
+            },
+            body: BodyRef::String(StringRef::Flat(bytes)),
+            mark: AccessMark::of(self.meta_word()),
+        })
     }
 
     /// Passes the value to `read`, which is also compiled for plain values alone.

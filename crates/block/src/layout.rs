@@ -1,7 +1,7 @@
 //! The layout of a block.
 
 use pando_engine::mark::without_mark;
-use pando_engine::{Attributes, Chunked, RowTag, WideRow};
+use pando_engine::{Attributes, Chunked, Deadline, RowTag, WideRow};
 
 /// Bytes of a block without options besides key part and body.
 pub const HEADER_BYTES: usize = 12;
@@ -95,9 +95,21 @@ pub(crate) const fn is_packed(meta: u32) -> bool {
 /// nothing but header, key part and bytes.
 #[inline]
 pub(crate) const fn is_short(meta: u32) -> bool {
+    is_flat_with(meta, 0)
+}
+
+/// Whether this is such a block but for a deadline: the second most common kind.
+#[inline]
+pub(crate) const fn is_timed(meta: u32) -> bool {
+    is_flat_with(meta, HAS_DEADLINE)
+}
+
+/// Whether the body is plain bytes or a small hash, and these the block's options.
+#[inline]
+const fn is_flat_with(meta: u32, options: u32) -> bool {
     const FLAT: u32 = Form::Flat as u32 & Form::Packed as u32;
     const OTHERS: u32 = FORM_MASK & !(Form::Flat as u32 | Form::Packed as u32);
-    meta & (OPTIONS | OTHERS | FLAT) == FLAT
+    meta & (OPTIONS | OTHERS | FLAT) == FLAT | options
 }
 
 // No other form is mistaken for one of the two.
@@ -105,7 +117,7 @@ const _: () = {
     let mut form = 0;
     while form <= FORM_MASK {
         let flat = form == Form::Flat as u32 || form == Form::Packed as u32;
-        assert!(is_short(form) == flat);
+        assert!(is_short(form) == flat && is_timed(form | HAS_DEADLINE) == flat);
         form += 1;
     }
 };
@@ -172,6 +184,20 @@ impl Shape {
             meta |= packed_lengths(key_bytes, body_bytes);
         }
         Self::locate(meta, extras, key_bytes, body_bytes)
+    }
+
+    /// Of a block that [`is_timed`].
+    #[inline]
+    pub(crate) fn of_timed(meta: u32) -> Self {
+        let (key_bytes, body_bytes) = short_lengths(meta);
+        let key_offset = deadline_offset(0) + size_of::<Deadline>();
+        Self {
+            meta,
+            key_bytes,
+            body_bytes,
+            key_offset,
+            body_offset: key_offset + key_bytes,
+        }
     }
 
     /// `extras` is read only for a block that has some.
