@@ -232,14 +232,14 @@ impl DeadlineIndex {
         if let Some(replaced) = replaced
             && let Some(entries) = shard.get_mut(&key.tree)
         {
-            entries.remove(&(replaced, key.bytes.into()));
+            entries.remove(&(replaced, EntryKey::from_slice(key.bytes)));
             if entries.by_deadline.is_empty() {
                 shard.remove(&key.tree);
             }
         }
         if let Some(deadline) = present() {
             let entries = shard.entry(key.tree).or_default();
-            entries.insert(&(deadline, key.bytes.into()));
+            entries.insert(&(deadline, EntryKey::from_slice(key.bytes)));
             if self.is_unused() {
                 self.is_used.store(true, Ordering::Relaxed);
             }
@@ -289,7 +289,7 @@ impl DeadlineIndex {
                 let after = after.as_ref().filter(|(last, _)| last == tree);
                 let rest = entries.by_deadline.after(after.map(|(_, entry)| entry));
                 for (deadline, key) in rest.take(limit - met.len()) {
-                    met.push((*tree, deadline, key.into()));
+                    met.push((*tree, deadline, EntryKey::from_slice(key)));
                 }
                 if met.len() == limit {
                     hand.after = met
@@ -318,7 +318,7 @@ impl DeadlineIndex {
                 if let Some((deadline, key)) = entries.by_deadline.first()
                     && soonest.as_ref().is_none_or(|(_, at, _)| deadline < *at)
                 {
-                    soonest = Some((*tree, deadline, key.into()));
+                    soonest = Some((*tree, deadline, EntryKey::from_slice(key)));
                 }
             }
         }

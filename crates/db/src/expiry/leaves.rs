@@ -73,8 +73,16 @@ impl Leaves {
             self.by_separator
                 .insert((Deadline(0), EntryKey::new()), Leaf::default());
         }
-        let (_, leaf) = (self.by_separator.range_mut(..=entry).next_back())
-            .expect("the first separator is below all entries");
+        // Most entries are the latest so far: lives of one length that begin now. The last leaf is
+        // found without a search.
+        let last = self.by_separator.last_entry().expect("there is a first");
+        let leaf = if last.key() <= entry {
+            last.into_mut()
+        } else {
+            let (_, leaf) = (self.by_separator.range_mut(..=entry).next_back())
+                .expect("the first separator is below all entries");
+            leaf
+        };
         let Err(at) = leaf.find(entry) else {
             return false;
         };
@@ -97,7 +105,7 @@ impl Leaves {
         };
         leaf.remove(bytes);
         self.len -= 1;
-        if leaf.0.len() < LEAF_BYTES_MIN {
+        if leaf.bytes.len() < LEAF_BYTES_MIN {
             let separator = separator.clone();
             self.join(&separator);
         }
@@ -107,11 +115,11 @@ impl Leaves {
     /// Takes the next leaf into a short one, if both together are short or this one is empty. So
     /// the first separator stays until no entry is left.
     fn join(&mut self, separator: &Entry) {
-        let bytes = self.by_separator[separator].0.len();
+        let bytes = self.by_separator[separator].bytes.len();
         let above = (Bound::Excluded(separator), Bound::Unbounded);
         let next = self.by_separator.range(above).next();
         let Some((next, _)) =
-            next.filter(|(_, next)| bytes == 0 || bytes + next.0.len() <= LEAF_BYTES_MAX / 2)
+            next.filter(|(_, next)| bytes == 0 || bytes + next.bytes.len() <= LEAF_BYTES_MAX / 2)
         else {
             if bytes == 0 {
                 self.by_separator.remove(separator);
@@ -124,8 +132,7 @@ impl Leaves {
         if bytes == 0 {
             *leaf = upper;
         } else {
-            leaf.0.reserve_exact(upper.0.len());
-            leaf.0.extend_from_slice(&upper.0);
+            leaf.append(&upper);
         }
     }
 
@@ -142,10 +149,10 @@ impl Leaves {
         if !deadline.has_passed(now) {
             return None;
         }
-        let (entry, end) = ((deadline, key.into()), entries.at);
+        let (entry, end) = ((deadline, EntryKey::from_slice(key)), entries.at);
         first.get_mut().remove(0..end);
         self.len -= 1;
-        if first.get().0.is_empty() {
+        if first.get().bytes.is_empty() {
             let separator = first.key().clone();
             self.join(&separator);
         }
@@ -181,13 +188,21 @@ impl Leaves {
 
 /// Neighbours, packed; see the header.
 #[derive(Debug, Default)]
-pub(super) struct Leaf(Vec<u8>);
+pub(super) struct Leaf {
+    bytes: Vec<u8>,
+    /// Where the last entry begins; 0 if there is none.
+    last: usize,
+}
 
 impl Leaf {
     fn entries(&self) -> Packed<'_> {
+        self.entries_at(0)
+    }
+
+    fn entries_at(&self, at: usize) -> Packed<'_> {
         Packed {
-            bytes: &self.0,
-            at: 0,
+            bytes: &self.bytes,
+            at,
         }
     }
 
@@ -198,11 +213,15 @@ impl Leaf {
 
     fn first(&self) -> Entry {
         let (deadline, key) = self.entries().next().expect("XL1");
-        (deadline, key.into())
+        (deadline, EntryKey::from_slice(key))
     }
 
-    /// The bytes of an entry, or where it would begin.
+    /// The bytes of an entry, or where it would begin. O(1) for what is after the last.
     fn find(&self, (deadline, key): &Entry) -> Result<std::ops::Range<usize>, usize> {
+        let last = self.entries_at(self.last).next();
+        if last.is_none_or(|last| last < (*deadline, key)) {
+            return Err(self.bytes.len());
+        }
         let mut entries = self.entries();
         loop {
             entries.skip_below(*deadline);
@@ -216,40 +235,68 @@ impl Leaf {
     }
 
     fn insert(&mut self, at: usize, (deadline, key): &Entry) {
-        let end = self.0.len();
+        let end = self.bytes.len();
         let most = HEAD_BYTES + size_of::<u64>() + LENGTH_BYTES + key.len();
-        if self.0.capacity() - end < most {
-            self.0.reserve_exact(most + end / SPARE_SHARE);
+        if self.bytes.capacity() - end < most {
+            self.bytes.reserve_exact(most + end / SPARE_SHARE);
         }
         let head = deadline.0.min(LATE);
         let length = [key.len().min(LONG) as u8];
-        self.0
+        self.bytes
             .extend_from_slice(&head.to_be_bytes()[size_of::<u64>() - DEADLINE_BYTES..]);
         if head == LATE {
-            self.0.extend_from_slice(&deadline.0.to_be_bytes());
+            self.bytes.extend_from_slice(&deadline.0.to_be_bytes());
         }
-        self.0.extend_from_slice(&length);
+        self.bytes.extend_from_slice(&length);
         if key.len() >= LONG {
-            self.0.extend_from_slice(&(key.len() as u32).to_be_bytes());
+            self.bytes
+                .extend_from_slice(&(key.len() as u32).to_be_bytes());
         }
-        self.0.extend_from_slice(key);
-        let bytes = self.0.len() - end;
-        self.0[at..].rotate_right(bytes);
+        self.bytes.extend_from_slice(key);
+        if at == end {
+            self.last = at;
+        } else {
+            let bytes = self.bytes.len() - end;
+            self.bytes[at..].rotate_right(bytes);
+            self.last += bytes;
+        }
         debug_assert!(self.find(&(*deadline, key.clone())).is_ok());
     }
 
     fn remove(&mut self, bytes: std::ops::Range<usize>) {
-        self.0.drain(bytes);
-        let spare = self.0.len() / SPARE_SHARE;
-        if self.0.capacity() - self.0.len() > 4 * spare {
-            self.0.shrink_to(self.0.len() + spare);
+        if bytes.end == self.bytes.len() {
+            self.last = self.last_before(bytes.start);
+        } else {
+            self.last -= bytes.len();
         }
+        self.bytes.drain(bytes);
+        let spare = self.bytes.len() / SPARE_SHARE;
+        if self.bytes.capacity() - self.bytes.len() > 4 * spare {
+            self.bytes.shrink_to(self.bytes.len() + spare);
+        }
+    }
+
+    /// Where the last entry before `end` begins; 0 if there is none. O(entries).
+    fn last_before(&self, end: usize) -> usize {
+        let (mut entries, mut last) = (self.entries(), 0);
+        while entries.at < end {
+            last = entries.at;
+            entries.next();
+        }
+        last
+    }
+
+    /// Takes the entries of the next leaf.
+    fn append(&mut self, next: &Self) {
+        self.last = self.bytes.len() + next.last;
+        self.bytes.reserve_exact(next.bytes.len());
+        self.bytes.extend_from_slice(&next.bytes);
     }
 
     /// The upper half of a leaf that is too long, if it has two entries.
     fn split(&mut self) -> Option<Self> {
-        let half = self.0.len() / 2;
-        if self.0.len() <= LEAF_BYTES_MAX {
+        let half = self.bytes.len() / 2;
+        if self.bytes.len() <= LEAF_BYTES_MAX {
             return None;
         }
         let mut entries = self.entries();
@@ -259,12 +306,16 @@ impl Leaf {
             at = entries.at;
             entries.next();
         }
-        if at == self.0.len() {
+        if at == self.bytes.len() {
             return None;
         }
-        let upper = self.0.split_off(at);
-        self.0.shrink_to_fit();
-        Some(Self(upper))
+        let upper = Self {
+            bytes: self.bytes.split_off(at),
+            last: self.last - at,
+        };
+        self.last = self.last_before(at);
+        self.bytes.shrink_to_fit();
+        Some(upper)
     }
 }
 
@@ -380,7 +431,8 @@ mod tests {
             assert!(leaf.len() > 0 && *separator <= leaf.first());
             let last = leaf.entries().last().expect("not empty");
             assert!(next.is_none_or(|(deadline, key)| last < (*deadline, key)));
-            assert!(leaf.0.len() <= LEAF_BYTES_MAX + KEY_BYTES_MAX + 2 * size_of::<u64>());
+            assert!(leaf.bytes.len() <= LEAF_BYTES_MAX + KEY_BYTES_MAX + 2 * size_of::<u64>());
+            assert_eq!(leaf.last, leaf.last_before(leaf.bytes.len()));
         }
     }
 
@@ -448,7 +500,7 @@ mod tests {
         let blocks = leaves
             .by_separator
             .values()
-            .map(|leaf| leaf.0.capacity() + 16);
+            .map(|leaf| leaf.bytes.capacity() + 16);
         // Two thirds of the map's places are in use.
         let map = leaves.by_separator.len() * size_of::<(Entry, Leaf)>() * 3 / 2;
         let bytes = (blocks.sum::<usize>() + map) as f64 / leaves.len() as f64;
