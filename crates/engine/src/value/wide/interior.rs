@@ -60,9 +60,8 @@ impl Interior {
             return if head < self.head { 0 } else { self.len() - 1 };
         }
         let sought = word_at(self.common, field);
-        // All of them: no branch is mispredicted.
-        let below = self.words.iter().map(|word| usize::from(*word < sought));
-        let mut below = below.sum();
+        // No branch is mispredicted.
+        let mut below = self.words.partition_point(|word| *word < sought);
         while self.words.get(below) == Some(&sought) && self.is_at(below + 1, field) {
             below += 1;
         }
