@@ -17,7 +17,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::cost;
-use super::handle::{Handle, NODE_HEADER_BYTES};
+use super::handle::{Handle, NODE_HEADER_BYTES, STRING_HEADER_BYTES, StringHandle};
 use crate::limits::{CHUNK_BYTES, CHUNK_FANOUT, COLUMN_BYTES_MAX};
 
 static ZEROS: [u8; CHUNK_BYTES] = [0; CHUNK_BYTES];
@@ -39,7 +39,7 @@ pub struct Chunked {
 enum Node {
     /// Zeros (DC2).
     Hole,
-    Chunk(Handle<[u8]>),
+    Chunk(StringHandle),
     Interior(Handle<Interior>),
 }
 
@@ -242,7 +242,7 @@ impl Node {
     fn deep_copy(&self) -> Self {
         match self {
             Node::Hole => Node::Hole,
-            Node::Chunk(chunk) => Node::Chunk(Handle::from(&chunk[..])),
+            Node::Chunk(chunk) => Node::Chunk(StringHandle::from(&chunk[..])),
             Node::Interior(children) => Node::Interior(Handle::new(std::array::from_fn(|index| {
                 children[index].deep_copy()
             }))),
@@ -305,7 +305,7 @@ fn bytes_beyond(old: &Node, height: u32, next: &Node, next_height: u32) -> usize
     }
     match old {
         Node::Hole => 0,
-        Node::Chunk(chunk) => NODE_HEADER_BYTES + chunk.len(),
+        Node::Chunk(chunk) => STRING_HEADER_BYTES + chunk.len(),
         Node::Interior(children) => {
             let below = children.iter().enumerate().map(|(index, child)| {
                 let (next, next_height) = match next {
@@ -372,12 +372,12 @@ fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
             chunk.unshare()[offset..end].copy_from_slice(bytes);
             return 0;
         }
-        Node::Chunk(chunk) => (&chunk[..], chunk.len() + NODE_HEADER_BYTES),
+        Node::Chunk(chunk) => (&chunk[..], chunk.len() + STRING_HEADER_BYTES),
         Node::Hole => (&[][..], 0),
         Node::Interior(_) => unreachable!("an interior node stands above height 0 (DC1)"),
     };
     let new = if offset == 0 {
-        Handle::from(bytes)
+        StringHandle::from(bytes)
     } else {
         let kept = &old[..old.len().min(offset)];
         cost::copied(kept.len());
@@ -385,10 +385,10 @@ fn write_chunk(node: &mut Node, offset: usize, bytes: &[u8]) -> isize {
         new.extend_from_slice(kept);
         new.resize(offset, 0);
         new.extend_from_slice(bytes);
-        Handle::from(new)
+        StringHandle::from(new)
     };
     *node = Node::Chunk(new);
-    (end + NODE_HEADER_BYTES) as isize - old_heap_bytes as isize
+    (end + STRING_HEADER_BYTES) as isize - old_heap_bytes as isize
 }
 
 impl fmt::Debug for Chunked {

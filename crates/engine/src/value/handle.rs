@@ -10,39 +10,42 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use pando_sync::Counted;
+
 use super::cost;
 
-/// Bytes a node takes beyond its content: its two counters.
-pub(super) const NODE_HEADER_BYTES: usize = 2 * size_of::<usize>();
+/// Bytes a node takes beyond its content: its counter.
+pub(super) const NODE_HEADER_BYTES: usize = pando_sync::COUNT_BYTES;
+
+/// The same of a string: two counters.
+pub(super) const STRING_HEADER_BYTES: usize = 2 * size_of::<usize>();
 
 /// Holds a node; a clone holds the same node.
-pub(super) struct Handle<T: ?Sized>(Arc<T>);
+pub(super) struct Handle<T>(Counted<T>);
 
-impl<T: ?Sized> Handle<T> {
+impl<T> Handle<T> {
+    pub(super) fn new(node: T) -> Self {
+        Self(Counted::new(node))
+    }
+
     /// Whether both hold the same node.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.0.is_same(&other.0)
     }
 
     /// Identifies the node among all others while it is held.
     pub(super) fn address(&self) -> *const u8 {
-        Arc::as_ptr(&self.0).cast()
+        (&raw const *self.0).cast()
     }
 
     /// Whether somebody else may hold the node: a hint, where others change handles meanwhile.
     pub(super) fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
+        self.0.is_shared()
     }
 
     /// The node, if nobody else holds it.
     pub(super) fn get_mut(&mut self) -> Option<&mut T> {
-        Arc::get_mut(&mut self.0)
-    }
-}
-
-impl<T> Handle<T> {
-    pub(super) fn new(node: T) -> Self {
-        Self(Arc::new(node))
+        self.0.get_mut()
     }
 }
 
@@ -55,26 +58,15 @@ impl<T: Clone> Handle<T> {
     /// The same of a node that has so many bytes.
     #[inline]
     pub(super) fn unshare_of(&mut self, bytes: impl FnOnce(&T) -> usize) -> &mut T {
-        // For the count alone.
-        if self.is_shared() {
+        if self.get_mut().is_none() {
             cost::copied(bytes(self));
+            *self = Self::new((**self).clone());
         }
-        Arc::make_mut(&mut self.0)
+        self.get_mut().expect("it is this version's own")
     }
 }
 
-impl<T: Clone> Handle<[T]> {
-    /// The node, for changes in the new version: a copy if somebody else holds it.
-    pub(super) fn unshare(&mut self) -> &mut [T] {
-        // For the count alone.
-        if Arc::strong_count(&self.0) > 1 {
-            cost::copied(size_of_val(&**self));
-        }
-        Arc::make_mut(&mut self.0)
-    }
-}
-
-impl<T: ?Sized> Deref for Handle<T> {
+impl<T> Deref for Handle<T> {
     type Target = T;
 
     #[inline]
@@ -83,39 +75,56 @@ impl<T: ?Sized> Deref for Handle<T> {
     }
 }
 
-impl<T: ?Sized> Clone for Handle<T> {
+impl<T> Clone for Handle<T> {
     #[inline]
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self(self.0.clone())
     }
 }
 
-impl<T> Default for Handle<[T]> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-impl<T: Clone> From<&[T]> for Handle<[T]> {
-    fn from(slice: &[T]) -> Self {
-        Self(Arc::from(slice))
-    }
-}
-
-impl<T> From<Vec<T>> for Handle<[T]> {
-    fn from(list: Vec<T>) -> Self {
-        Self(Arc::from(list))
-    }
-}
-
-impl<T> FromIterator<T> for Handle<[T]> {
-    fn from_iter<I: IntoIterator<Item = T>>(nodes: I) -> Self {
-        Self(nodes.into_iter().collect())
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Handle<T> {
+impl<T: fmt::Debug> fmt::Debug for Handle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+/// Holds a string of any length; a clone holds the same one.
+#[derive(Clone)]
+pub(super) struct StringHandle(Arc<[u8]>);
+
+impl StringHandle {
+    /// Whether both hold the same string.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The string, for changes in the new version: a copy if somebody else holds it.
+    pub(super) fn unshare(&mut self) -> &mut [u8] {
+        // For the count alone.
+        if Arc::strong_count(&self.0) > 1 {
+            cost::copied(self.len());
+        }
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl Deref for StringHandle {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&[u8]> for StringHandle {
+    fn from(string: &[u8]) -> Self {
+        Self(Arc::from(string))
+    }
+}
+
+impl From<Vec<u8>> for StringHandle {
+    fn from(string: Vec<u8>) -> Self {
+        Self(Arc::from(string))
     }
 }

@@ -23,7 +23,7 @@ fn check_node(node: &Node, height: u32, length: usize) -> usize {
         Node::Chunk(chunk) => {
             assert_eq!(height, 0);
             assert!(chunk.len() <= CHUNK_BYTES.min(length));
-            NODE_HEADER_BYTES + chunk.len()
+            STRING_HEADER_BYTES + chunk.len()
         }
         Node::Interior(children) => {
             assert!(height > 0);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Handle, NODE_HEADER_BYTES};
+use crate::value::handle::{STRING_HEADER_BYTES, StringHandle};
 
 const SHORT_BYTES_MAX: usize = 22;
 
@@ -13,7 +13,7 @@ pub(super) enum Separator {
         length: u8,
         bytes: [u8; SHORT_BYTES_MAX],
     },
-    Long(Handle<[u8]>),
+    Long(StringHandle),
 }
 
 const _: () = assert!(size_of::<Separator>() == 24);
@@ -45,7 +45,7 @@ impl Separator {
                 bytes,
             }
         } else {
-            Self::Long(Handle::from(string))
+            Self::Long(StringHandle::from(string))
         }
     }
 
@@ -59,7 +59,7 @@ impl Separator {
     pub(super) fn heap_bytes(&self) -> usize {
         match self {
             Self::Short { .. } => 0,
-            Self::Long(string) => NODE_HEADER_BYTES + string.len(),
+            Self::Long(string) => STRING_HEADER_BYTES + string.len(),
         }
     }
 
