@@ -1,6 +1,5 @@
 //! Synchronisation: gates, padding, version locks, epochs of memory and of the log, waiting lines,
-//! and other tools that engines share: directories of trees, counted references, prefetching, word
-//! tags, units of time.
+//! and other tools that engines share: directories of trees, prefetching, word tags, units of time.
 //!
 //! ```
 //! use pando_sync::Gates;
@@ -16,7 +15,6 @@
 //!
 //! Deliberately absent: anything that knows keys, values or protocols.
 
-mod counted;
 mod directory;
 pub mod epoch;
 mod gate;
@@ -34,7 +32,6 @@ mod time;
 pub mod version_lock;
 mod waiting;
 
-pub use counted::{COUNT_BYTES, Counted};
 pub use directory::Directory;
 pub use gate::{AllGates, GateGuard, Gates};
 pub use gated::{Alone, Entrance, Gated, Inside};

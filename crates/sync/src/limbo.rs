@@ -99,7 +99,7 @@ mod tests {
         let (mut limbo, mut model) = (Limbo::new(), VecDeque::new());
         for step in 0..20_000_usize {
             // It grows to some thousands, and empties twice.
-            if (step / 5000).is_multiple_of(2) == !step.is_multiple_of(7) {
+            if (step / 5000).is_multiple_of(2) != step.is_multiple_of(7) {
                 limbo.push(step);
                 model.push_back(step);
             } else if model.pop_front().is_some() {

@@ -10,17 +10,18 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use pando_sync::Counted;
+use triomphe::Arc as Counted;
 
 use super::cost;
 
 /// Bytes a node takes beyond its content: its counter.
-pub(super) const NODE_HEADER_BYTES: usize = pando_sync::COUNT_BYTES;
+pub(super) const NODE_HEADER_BYTES: usize = size_of::<usize>();
 
 /// The same of a string: two counters.
 pub(super) const STRING_HEADER_BYTES: usize = 2 * size_of::<usize>();
 
-/// Holds a node; a clone holds the same node.
+/// Holds a node; a clone holds the same node. Without weak references, whoever asks whether it is
+/// the only one reads the count and locks no line for that.
 pub(super) struct Handle<T>(Counted<T>);
 
 impl<T> Handle<T> {
@@ -30,22 +31,22 @@ impl<T> Handle<T> {
 
     /// Whether both hold the same node.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.0.is_same(&other.0)
+        Counted::ptr_eq(&self.0, &other.0)
     }
 
     /// Identifies the node among all others while it is held.
     pub(super) fn address(&self) -> *const u8 {
-        (&raw const *self.0).cast()
+        Counted::as_ptr(&self.0).cast()
     }
 
     /// Whether somebody else may hold the node: a hint, where others change handles meanwhile.
     pub(super) fn is_shared(&self) -> bool {
-        self.0.is_shared()
+        Counted::count(&self.0) > 1
     }
 
     /// The node, if nobody else holds it.
     pub(super) fn get_mut(&mut self) -> Option<&mut T> {
-        self.0.get_mut()
+        Counted::get_mut(&mut self.0)
     }
 }
 
@@ -78,7 +79,7 @@ impl<T> Deref for Handle<T> {
 impl<T> Clone for Handle<T> {
     #[inline]
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(Counted::clone(&self.0))
     }
 }
 
