@@ -45,8 +45,7 @@ impl<'g, F> Visit<'g> for All<F>
 where
     F: FnMut(&[u8], Option<ValueRef<'g>>) -> ControlFlow<()>,
 {
-    #[expect(clippy::inline_always, reason = "see `Shown::show_short`")]
-    #[inline(always)]
+    #[inline]
     fn value(&mut self, key: &[u8], value: ValueRef<'g>) -> ControlFlow<()> {
         (self.0)(key, Some(value))
     }
@@ -63,8 +62,7 @@ impl<'g, F> Visit<'g> for Live<F>
 where
     F: FnMut(&[u8], ValueRef<'g>) -> ControlFlow<()>,
 {
-    #[expect(clippy::inline_always, reason = "see `Shown::show_short`")]
-    #[inline(always)]
+    #[inline]
     fn value(&mut self, key: &[u8], value: ValueRef<'g>) -> ControlFlow<()> {
         (self.0)(key, value)
     }

@@ -56,13 +56,7 @@ impl Shown {
         self.show_any(prefix_bytes, (slice, code, block), visit)
     }
 
-    #[expect(
-        clippy::inline_always,
-        reason = "`visit` is compiled for either form, and the value stays in registers: a copy of \
-                  it that is passed by reference is loaded by other lengths than it was stored by, \
-                  for which a processor waits"
-    )]
-    #[inline(always)]
+    #[inline]
     fn show_short<'g>(
         &mut self,
         prefix_bytes: usize,
