@@ -19,8 +19,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        return unsafe { append_short(crc, bytes) };
+        // SAFETY: the processor has the instructions.
+        return !unsafe { processor::append(u64::from(!crc), bytes) };
     }
     crc32c::crc32c_append(crc, bytes)
 }
@@ -31,8 +31,10 @@ pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 pub fn crc32c_behind(word: u64, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT_BYTES && std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        return unsafe { short_behind(word, bytes) };
+        // SAFETY: the processor has the instructions.
+        let crc = unsafe { processor::word(BEGIN, word) };
+        // SAFETY: as above.
+        return !unsafe { processor::append(crc, bytes) };
     }
     crc32c_append(crc32c(&word.to_le_bytes()), bytes)
 }
@@ -43,58 +45,72 @@ pub fn crc32c_behind(word: u64, bytes: &[u8]) -> u32 {
 pub fn crc32c_words<const N: usize>(first: u64, further: [u64; N]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        return unsafe { words_at_once(first, further) };
+        // SAFETY: the processor has the instructions.
+        let begun = unsafe { processor::word(BEGIN, first) };
+        // SAFETY: as above.
+        let next = |crc, next| unsafe { processor::word(crc, next) };
+        let crc = further.into_iter().fold(begun, next);
+        return !crc as u32;
     }
     let append = |crc, word: u64| crc32c::crc32c_append(crc, &word.to_le_bytes());
     further.into_iter().fold(append(0, first), append)
 }
 
+/// What a checksum begins with.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn words_at_once<const N: usize>(first: u64, further: [u64; N]) -> u32 {
-    use std::arch::x86_64::_mm_crc32_u64;
-    let mut crc = _mm_crc32_u64(u64::from(u32::MAX), first);
-    for word in &further {
-        crc = _mm_crc32_u64(crc, *word);
-    }
-    !crc as u32
-}
+const BEGIN: u64 = u32::MAX as u64;
 
+/// The processor's instructions. The compiler's own functions for them are never made part of one
+/// that may run without them, and a call costs more than what it calls.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn short_behind(word: u64, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::_mm_crc32_u64;
-    !append_to(_mm_crc32_u64(u64::from(u32::MAX), word), bytes)
-}
+mod processor {
+    use std::arch::asm;
 
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "sse4.2")]
-fn append_short(crc: u32, bytes: &[u8]) -> u32 {
-    !append_to(u64::from(!crc), bytes)
-}
+    /// What they make of bytes.
+    ///
+    /// # Safety
+    /// The processor has the instructions.
+    #[inline]
+    pub(super) unsafe fn append(crc: u64, bytes: &[u8]) -> u32 {
+        let (words, mut rest) = bytes.as_chunks();
+        let begun = crc;
+        let crc = words.iter().fold(begun, |crc, next| {
+            // SAFETY: as the caller promises.
+            unsafe { word(crc, u64::from_le_bytes(*next)) }
+        });
+        let mut crc = crc as u32;
+        if let Some((half, behind)) = rest.split_first_chunk() {
+            let half = u32::from_le_bytes(*half);
+            // SAFETY: it reads and writes two registers; the caller promises the instruction.
+            unsafe {
+                asm!("crc32 {crc:e}, {half:e}", crc = inout(reg) crc, half = in(reg) half,
+                    options(pure, nomem, nostack, preserves_flags));
+            }
+            rest = behind;
+        }
+        for byte in rest {
+            // SAFETY: as above.
+            unsafe {
+                asm!("crc32 {crc:e}, {byte}", crc = inout(reg) crc, byte = in(reg_byte) *byte,
+                    options(pure, nomem, nostack, preserves_flags));
+            }
+        }
+        crc
+    }
 
-/// What the instruction makes of these bytes.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "sse4.2")]
-fn append_to(crc: u64, bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
-    let (words, mut rest) = bytes.as_chunks();
-    let crc = words.iter().fold(crc, |crc, word| {
-        _mm_crc32_u64(crc, u64::from_le_bytes(*word))
-    });
-    let mut crc = crc as u32;
-    if let Some((half, behind)) = rest.split_first_chunk() {
-        crc = _mm_crc32_u32(crc, u32::from_le_bytes(*half));
-        rest = behind;
+    /// What they make of a word.
+    ///
+    /// # Safety
+    /// As [`append`].
+    #[inline]
+    pub(super) unsafe fn word(mut crc: u64, word: u64) -> u64 {
+        // SAFETY: as in `append`.
+        unsafe {
+            asm!("crc32 {crc}, {word}", crc = inout(reg) crc, word = in(reg) word,
+                options(pure, nomem, nostack, preserves_flags));
+        }
+        crc
     }
-    if let Some((quarter, behind)) = rest.split_first_chunk() {
-        crc = _mm_crc32_u16(crc, u16::from_le_bytes(*quarter));
-        rest = behind;
-    }
-    rest.first().map_or(crc, |byte| _mm_crc32_u8(crc, *byte))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ use pando_sync::shim::{Mutex, lock};
 pub use self::header::{FORMAT, VoidRange};
 use self::header::{Header, SLOT_BYTES, is_chunk_size};
 use self::voids::{Voids, joined};
-use crate::checksum::crc32c;
+use crate::checksum::crc32c_words;
 use crate::limits::{
     CHUNK_BYTES, EPOCH_BITS, EPOCHS_MARKED, POOL_BYTES_MAX, POOL_BYTES_MIN, POOL_UNIT_BYTES, ROOTS,
     VOID_RANGES_MAX,
@@ -384,13 +384,15 @@ pub(crate) fn reseal(memory: &impl Pmem, slot: u64, change: u64) {
 }
 
 /// An epoch with its checksum, as a word.
+#[inline]
 #[must_use]
 pub fn sealed(epoch: LogEpoch) -> u64 {
-    let check = crc32c(&epoch.0.to_le_bytes());
+    let check = crc32c_words(epoch.0, []);
     epoch.0 | u64::from(check) << EPOCH_BITS
 }
 
 /// The epoch of a word, if its checksum is right.
+#[inline]
 #[must_use]
 pub fn unsealed(word: u64) -> Option<LogEpoch> {
     let epoch = epoch_bits(word);
