@@ -1,11 +1,12 @@
 //! Memory of a kind that is known when it is opened: mapped, or an ordinary file.
 //!
 //! Loads and stores go to the same words in both, and straight there; what differs are flushes and
-//! commits, which cost one well-predicted branch more than those of [`Mapped`] or [`Filed`].
+//! commits, which cost one well-predicted branch more than those of [`Mapped`] or [`Filed`], or a
+//! branch in all where they have nothing to do.
 
 use std::io;
 
-use pando_sync::shim::unmodelled::AtomicU32;
+use pando_sync::shim::unmodelled::{AtomicU32, Ordering, compiler_fence};
 
 use crate::region::Region;
 use crate::{Filed, Mapped, Offset, Pmem, Wear, Words};
@@ -15,8 +16,10 @@ use crate::{Filed, Mapped, Offset, Pmem, Wear, Words};
 pub struct Memory {
     /// The words of `kind`.
     region: Region,
-    /// Whether readers may store.
+    /// Whether readers may store: nothing keeps anybody from it.
     lets_readers_write: bool,
+    /// Whether a flush or a fence does anything, if only that it counts.
+    sends: bool,
     kind: Kind,
 }
 
@@ -34,6 +37,7 @@ impl From<Mapped> for Memory {
             // SAFETY: they live as long as what they are of, which lies beside it.
             region: unsafe { memory.region().alias() },
             lets_readers_write: memory.lets_readers_write(),
+            sends: memory.sends(),
             kind: Kind::Mapped(memory),
         }
     }
@@ -45,6 +49,7 @@ impl From<Filed> for Memory {
             // SAFETY: as above.
             region: unsafe { memory.region().alias() },
             lets_readers_write: true,
+            sends: true,
             kind: Kind::Filed(memory),
         }
     }
@@ -58,6 +63,24 @@ macro_rules! either {
             Kind::Filed($memory) => $call,
         }
     };
+}
+
+/// What does something, out of line: callers are short where it does nothing.
+impl Memory {
+    #[inline(never)]
+    fn send(&self, at: Offset, length: usize) {
+        either!(self, memory => memory.flush(at, length));
+    }
+
+    #[cold]
+    fn open_window(&self) {
+        either!(self, memory => memory.begin_writes());
+    }
+
+    #[cold]
+    fn close_window(&self) {
+        either!(self, memory => memory.end_writes());
+    }
 }
 
 impl Pmem for Memory {
@@ -113,11 +136,17 @@ impl Pmem for Memory {
 
     #[inline]
     fn flush(&self, at: Offset, length: usize) {
-        either!(self, memory => memory.flush(at, length));
+        if self.sends {
+            self.send(at, length);
+        }
     }
 
     #[inline]
     fn fence(&self) {
+        if !self.sends {
+            // As `Flush::Never` has it.
+            return compiler_fence(Ordering::SeqCst);
+        }
         either!(self, memory => memory.fence());
     }
 
@@ -135,11 +164,15 @@ impl Pmem for Memory {
 
     #[inline]
     fn begin_writes(&self) {
-        either!(self, memory => memory.begin_writes());
+        if !self.lets_readers_write {
+            self.open_window();
+        }
     }
 
     #[inline]
     fn end_writes(&self) {
-        either!(self, memory => memory.end_writes());
+        if !self.lets_readers_write {
+            self.close_window();
+        }
     }
 }

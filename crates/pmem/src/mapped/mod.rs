@@ -216,6 +216,11 @@ impl Mapped {
         self.protector.lets_readers_write()
     }
 
+    /// Whether a flush or a fence does anything, if only that it counts.
+    pub(crate) fn sends(&self) -> bool {
+        self.flush != Flush::Never
+    }
+
     /// What lies below it.
     pub fn medium(&self) -> Medium {
         self.medium
