@@ -18,6 +18,7 @@ const NEAR_SLOTS: u64 = 3;
 const FURTHER_SLOTS: u64 = 4;
 
 /// Asks for the lines that a look-up of a key with this fingerprint reads first in a leaf.
+#[inline]
 pub(crate) fn prefetch_leaf<M: Pmem>(pool: &Pool<M>, (at, slots): (Offset, u64), fingerprint: u8) {
     let home = header_bytes(slots) + home_of(fingerprint, slots) * slot_bytes(0);
     let near = NEAR_SLOTS * slot_bytes(0);

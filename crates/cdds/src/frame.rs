@@ -13,8 +13,9 @@
 //! | `lock` | a filler, who tries it, and who clears a frame: they have it locked, and marked while they store | everyone, before and after |
 //! | `node`, `head`, the words | who has the lock, `Relaxed` | everyone, `Relaxed` (`pando_sync::version_lock`) |
 //!
-//! Words: [`COMMON`] for the bytes that all separators share, then the separators' bytes, then the
-//! children, with the slot in the top bits. The entry without a separator, or with the lowest one,
+//! Words: [`SHARED`] for the bytes that all separators share, as many for which bits of a key are
+//! compared with these, then the separators' bytes, then the children, with the slot in the top
+//! bits. The entry without a separator, or with the lowest one,
 //! has no bytes: it is below every key that is looked for in the node.
 //!
 //! - **CF1 cleared-first** Who changes a node marks its latch, then clears its frame, then stores.
@@ -40,7 +41,10 @@ use crate::node::{Found, Node, Probe, View};
 use crate::scan::sorted;
 
 /// Words for what separators share.
-const COMMON: usize = 3;
+const SHARED: usize = 3;
+
+/// Words before the separators.
+const COMMON: usize = 2 * SHARED;
 
 /// Of so many bytes of the pool, one place: about four for each node above leaves of small pairs.
 const BYTES_PER_PLACE: u64 = 64 * 1024;
@@ -206,8 +210,10 @@ impl Frames {
         };
         // Relaxed: the mark and release of the lock order them.
         let common = found.get(1).map_or([0; 4], bytes_of);
-        for index in 0..COMMON {
-            words[index].store(common[index] & mask(skip, index), Ordering::Relaxed);
+        for index in 0..SHARED {
+            let mask = mask(skip, index);
+            words[index].store(common[index] & mask, Ordering::Relaxed);
+            words[SHARED + index].store(mask, Ordering::Relaxed);
         }
         let (separators, children) = words[COMMON..].split_at(self.slots);
         for (index, found) in found.iter().enumerate() {
@@ -285,7 +291,7 @@ impl Frame<'_> {
         key_of: impl Fn(u64) -> Option<&'k [u8]>,
     ) -> Option<Way> {
         let (count, skip) = (self.count(), (self.head >> 16 & 0xff) as usize);
-        let (common, rest) = self.words.split_at(COMMON);
+        let (common, rest) = self.words.split_first_chunk()?;
         let (separators, children) = rest.split_at(rest.len() / 2);
         let separators = separators.get(1..count)?;
         let way = |place: usize| children.get(place).map(|child| Way::of(load(child)));
@@ -293,7 +299,7 @@ impl Frame<'_> {
             return way(0);
         }
         let bytes = probe.words();
-        let place = match compare_common(bytes, common, skip) {
+        let place = match compare_common(bytes, common) {
             Order::Less => 0,
             Order::Greater => separators.len(),
             Order::Equal => {
@@ -344,7 +350,7 @@ fn load(word: &AtomicU64) -> u64 {
 /// How many bytes two keys' first words share, of the first 24.
 fn common_bytes(a: [u64; 4], b: [u64; 4]) -> usize {
     let shared = |(a, b): (u64, u64)| (a ^ b).leading_zeros() as usize / 8;
-    let shared: Vec<_> = a.into_iter().zip(b).take(COMMON).map(shared).collect();
+    let shared: Vec<_> = a.into_iter().zip(b).take(SHARED).map(shared).collect();
     let whole = shared.iter().take_while(|bytes| **bytes == 8).count();
     8 * whole + shared.get(whole).unwrap_or(&0)
 }
@@ -371,20 +377,17 @@ fn window(bytes: [u64; 4], skip: usize) -> u64 {
     bytes[index] << bits | bytes[index + 1] >> 1 >> (63 - bits)
 }
 
-/// How a key's first `skip` bytes are to those that all separators share.
+/// How a key's first bytes are to those that all separators share.
 #[inline]
-fn compare_common(bytes: [u64; 4], common: &[AtomicU64], skip: usize) -> Order {
-    let common = |index: usize| common[index].load(Ordering::Relaxed);
-    let (whole, rest) = (skip / 8, skip % 8);
-    for (index, own) in bytes.iter().enumerate().take(whole.min(COMMON)) {
-        if *own != common(index) {
-            return own.cmp(&common(index));
+fn compare_common(bytes: [u64; 4], common: &[AtomicU64; COMMON]) -> Order {
+    for index in 0..SHARED {
+        let own = bytes[index] & load(&common[SHARED + index]);
+        let shared = load(&common[index]);
+        if own != shared {
+            return own.cmp(&shared);
         }
     }
-    if rest == 0 || whole >= COMMON {
-        return Order::Equal;
-    }
-    (bytes[whole] & top_bytes(rest)).cmp(&common(whole))
+    Order::Equal
 }
 
 #[cfg(test)]
@@ -438,10 +441,11 @@ mod tests {
             let (mut other, whole) = (bytes, skip.min(23));
             other[whole / 8] ^= 1 << (56 - 8 * (whole % 8));
             assert_eq!(common_bytes(bytes, other), whole);
-            let common: Vec<_> = (0..COMMON)
-                .map(|index| AtomicU64::new(bytes[index] & mask(skip, index)))
-                .collect();
-            assert_eq!(compare_common(bytes, &common, skip), Order::Equal);
+            let masks = (0..SHARED).map(|index| mask(skip, index));
+            let shared = masks.clone().zip(bytes).map(|(mask, bytes)| bytes & mask);
+            let common: Vec<_> = shared.chain(masks).map(AtomicU64::new).collect();
+            let common = common.first_chunk().expect("so many words");
+            assert_eq!(compare_common(bytes, common), Order::Equal);
         }
         assert_eq!(common_bytes(bytes, bytes), 24);
     }

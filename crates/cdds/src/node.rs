@@ -158,11 +158,13 @@ pub(crate) fn equal_bytes(word: u64, byte: u8) -> impl Iterator<Item = u64> {
 }
 
 /// The slot where a key with this fingerprint is looked for first.
+#[inline]
 pub(crate) fn home_of(fingerprint: u8, slots: u64) -> u64 {
     (u64::from(fingerprint) * slots) >> 8
 }
 
 /// What tells most keys of a leaf apart.
+#[inline]
 pub(crate) fn fingerprint_of(key: &[u8]) -> u8 {
     crc32c(key) as u8
 }
@@ -243,6 +245,7 @@ impl<M> Clone for Node<'_, M> {
 impl<M> Copy for Node<'_, M> {}
 
 /// Bytes of a node.
+#[inline]
 pub(crate) fn bytes_of(level: u64, slots: u64) -> u64 {
     let bytes = header_bytes(slots) + slots * slot_bytes(level);
     bytes.next_multiple_of(LINE_BYTES)
@@ -250,6 +253,7 @@ pub(crate) fn bytes_of(level: u64, slots: u64) -> u64 {
 
 /// What the header's first word says of a node of so many slots: its level, and how many of them
 /// may hold an entry.
+#[inline]
 fn level_and_used(word: u64, slots: u64) -> (u64, u64) {
     let level = word & 0xff;
     let used = if level == 0 {
@@ -262,11 +266,13 @@ fn level_and_used(word: u64, slots: u64) -> (u64, u64) {
 }
 
 /// Bytes before the slots: the level and a fingerprint each.
+#[inline]
 pub(crate) fn header_bytes(slots: u64) -> u64 {
     (1 + slots).next_multiple_of(LINE_BYTES)
 }
 
 /// The word of the header that has a slot's fingerprint, and by how many bits it is shifted there.
+#[inline]
 fn fingerprint_at(slot: u64) -> (u64, u32) {
     let byte = 1 + slot;
     (
@@ -275,6 +281,7 @@ fn fingerprint_at(slot: u64) -> (u64, u32) {
     )
 }
 
+#[inline]
 pub(crate) fn slot_bytes(level: u64) -> u64 {
     if level == 0 {
         LINE_BYTES / 2
@@ -285,6 +292,7 @@ pub(crate) fn slot_bytes(level: u64) -> u64 {
 
 impl<'p, M: Pmem> Node<'p, M> {
     /// The node at `at`, of so many slots.
+    #[inline]
     pub(crate) fn at(pool: &'p Pool<M>, at: Offset, slots: u64) -> Self {
         let (level, used) = level_and_used(pool.memory().load(at), slots);
         Self {
@@ -673,10 +681,13 @@ impl<'p, M: Pmem> Node<'p, M> {
             let words = 4 * (slots.end - slots.start) as usize;
             let row = self.pool.memory().row(self.slot_at(slots.start), words);
             let place = row.groups::<4>().position(|words| {
-                let Span { start, end } = Span::load(|index| words.load(index));
+                let [start, end] = load_epochs(|index| words.load(index));
                 // Most are live.
-                start == 0
-                    || end != 0 && end <= needs.committed.0 && !is_void(end) && !is_void(start)
+                if end == 0 {
+                    return start == 0;
+                }
+                let Span { start, end } = Span::of([start, end]);
+                start == 0 || end <= needs.committed.0 && !is_void(end) && !is_void(start)
             });
             place.map(|place| slots.start + place as u64)
         };
@@ -694,6 +705,7 @@ impl<'p, M: Pmem> Node<'p, M> {
     }
 
     /// The same of a key's fingerprint, in a leaf.
+    #[inline]
     pub(crate) fn home_of(self, fingerprint: u8) -> u64 {
         home_of(fingerprint, self.slots)
     }

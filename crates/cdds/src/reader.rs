@@ -83,6 +83,7 @@ impl<M: Pmem> Reader<M> {
     }
 
     /// A pin that ends when it is dropped.
+    #[inline]
     pub(crate) fn pinned(&mut self) -> Pinned<'_, M> {
         self.pin();
         Pinned {
@@ -112,6 +113,7 @@ impl<M: Pmem> Reader<M> {
     }
 
     /// The same of a key whose way was found ahead.
+    #[inline]
     pub(crate) fn show_ahead<R>(
         &mut self,
         key: &[u8],

@@ -166,6 +166,7 @@ fn write<M: Pmem>(
 }
 
 /// Of the lengths, and what they tell of.
+#[inline]
 fn checksum(lengths: u64, rest: &[u8]) -> u32 {
     crc32c_behind(lengths, rest)
 }
@@ -253,10 +254,12 @@ impl<'p> Record<'p> {
         }
     }
 
+    #[inline]
     pub(crate) fn key(self) -> &'p [u8] {
         &self.bytes[..self.key_bytes]
     }
 
+    #[inline]
     pub(crate) fn value(self) -> &'p [u8] {
         &self.bytes[self.key_bytes..]
     }
@@ -267,12 +270,14 @@ impl<'p> Record<'p> {
     }
 
     /// Where accesses are noted, in memory that lets a reader do that.
+    #[inline]
     pub(crate) fn mark(self) -> Option<&'p AtomicU32> {
         self.mark
     }
 
     /// Asks for its first lines at once: they are in a row, but the processor's own prefetching
     /// starts slowly.
+    #[inline]
     pub(crate) fn prefetch(self) {
         if self.bytes.len() > 2 * LINE_BYTES as usize {
             prefetch_lines(self.bytes.as_ptr(), self.bytes.len().min(PREFETCHED_BYTES));
@@ -280,6 +285,7 @@ impl<'p> Record<'p> {
     }
 
     /// Whether it is as it was written, and a pair's.
+    #[inline]
     pub(crate) fn is_whole(self) -> bool {
         self.check == checksum(self.lengths, self.bytes)
     }

@@ -185,6 +185,7 @@ impl<M: Pmem> Shared<M> {
         self.closed.store(false, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn watch(&self, at: Offset, look: Look) -> Watch<'_> {
         if look.beside {
             self.latches.watch(at)
@@ -389,6 +390,7 @@ impl<M: Pmem> Shared<M> {
 }
 
 /// Whether a node of this level may be the child of one of the other.
+#[inline]
 fn is_below(level: u64, above: u64) -> bool {
     if above == ANCHOR {
         level < ANCHOR
@@ -398,6 +400,7 @@ fn is_below(level: u64, above: u64) -> bool {
 }
 
 /// A record that is as it was written.
+#[inline]
 pub(crate) fn whole(record: Record<'_>) -> Result<Record<'_>, Error> {
     record.prefetch();
     let is_whole = record.is_whole();

@@ -60,8 +60,9 @@ pub(super) fn encode(value: &ValueRef<'_>, out: &mut Vec<u8>) {
         BodyRef::Row(tag, _) => tag as u8,
     };
     let form_at = out.len() + FORM_AT;
-    out.extend_from_slice(&value.version.to_bits().to_le_bytes());
-    out.push(form);
+    let mut first = [form; FORM_AT + 1];
+    first[..FORM_AT].copy_from_slice(&value.version.to_bits().to_le_bytes());
+    out.extend_from_slice(&first);
     if let Some(deadline) = deadline {
         push_field((out, form_at), HAS_DEADLINE, &deadline.0.to_le_bytes());
     }
@@ -102,6 +103,7 @@ fn push_all(out: &mut Vec<u8>, string: StringRef<'_>) {
 }
 
 /// The version of a stored value.
+#[inline]
 pub(super) fn version_of(stored: &[u8]) -> ValueVersion {
     ValueVersion::from_bits(word(stored, 0))
 }
@@ -113,6 +115,7 @@ pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
 }
 
 /// The deadlines of a stored value that are listed.
+#[inline]
 pub(super) fn deadlines_of(stored: &[u8]) -> Deadlines {
     let (has, mut content) = (stored[FORM_AT], &stored[FORM_AT + 1..]);
     if has & (HAS_DEADLINE | HAS_TYPE) == 0 {
@@ -141,6 +144,7 @@ fn first_deadline(form: u8, content: &[u8]) -> Option<Deadline> {
 }
 
 /// Those of a value that is to be stored.
+#[inline]
 pub(super) fn deadlines_in(value: &NewValue<'_>) -> Deadlines {
     let of_field = match value.body.as_ref() {
         BodyRef::Row(tag, row) => FieldsRef::first_deadline(tag, row),
@@ -152,6 +156,7 @@ pub(super) fn deadlines_in(value: &NewValue<'_>) -> Deadlines {
     }
 }
 
+#[inline]
 fn word(stored: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(stored[at..at + 8].try_into().expect("eight bytes"))
 }
