@@ -11,7 +11,7 @@
 //! - **CC2 ends-with-parent** What a node that was copied refers to is as it was for views before;
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
-use pando_pmem::{End, Offset, Pmem, Purpose, Writes};
+use pando_pmem::{Offset, Pmem, Purpose, Side, Writes};
 
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of, fingerprint_of};
@@ -131,7 +131,7 @@ impl<M: Pmem> Tree<M> {
         let window = Writes::new(self.pool.memory());
         let take = |bytes| {
             self.allocator
-                .allocate_for((purpose, End::Lower), bytes, self.open)
+                .allocate_for((purpose, Side::FIRST), bytes, self.open)
         };
         let record = record::make(&self.pool, take, (key, value), mark)?;
         let mut work = self.work();
@@ -480,7 +480,7 @@ impl<M: Pmem> Tree<M> {
         let bytes = bytes_of(level, self.slots);
         let at = self
             .allocator
-            .allocate_for((work.purpose, End::Lower), bytes, self.open)?;
+            .allocate_for((work.purpose, Side::FIRST), bytes, self.open)?;
         work.taken.push(at);
         Node::make(&self.pool, at, (level, self.slots), self.open, entries);
         Ok(at)
@@ -492,7 +492,7 @@ impl<M: Pmem> Tree<M> {
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
         let take = |bytes| {
             self.allocator
-                .allocate_for((work.purpose, End::Lower), bytes, self.open)
+                .allocate_for((work.purpose, Side::FIRST), bytes, self.open)
         };
         let record = record::make_separator(&self.pool, take, key)?;
         work.taken.push(record);

@@ -8,7 +8,7 @@
 //!   one of their places.
 
 use pando_engine::AccessMark;
-use pando_pmem::{End, Offset, Pmem, Purpose, WORD_BYTES, Writes};
+use pando_pmem::{Offset, Pmem, Purpose, Side, WORD_BYTES, Writes};
 
 use crate::change::{Edit, Step, Work};
 use crate::node::{Entry, bytes_of};
@@ -97,7 +97,7 @@ impl<M: Pmem> Tree<M> {
     fn move_separator(&self, path: &[Step], key: &[u8], work: &mut Work<'_>) -> Result<(), Error> {
         let take = |bytes| {
             self.allocator
-                .allocate_for((Purpose::Moving, End::Lower), bytes, self.open)
+                .allocate_for((Purpose::Moving, Side::FIRST), bytes, self.open)
         };
         let record = record::make_separator(&self.pool, take, key)?;
         work.taken.push(record);

@@ -24,6 +24,7 @@
 //!   after it is pinned.
 
 use pando_pmem::Offset;
+use pando_sync::prefetch::prefetch_to_write;
 use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::canary::{self, Fault};
@@ -56,6 +57,12 @@ impl Latches {
         // Acquires what the last one who had it has stored.
         latch.lock();
         Latched(Some(latch))
+    }
+
+    /// Asks for the latch of the node at `at`, to be locked.
+    #[inline]
+    pub(crate) fn expect(&self, at: Offset) {
+        prefetch_to_write((&raw const self.0[Self::index(at)]).cast());
     }
 
     /// A watch of the node at `at`, which nobody changes at that moment.

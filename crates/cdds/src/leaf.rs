@@ -26,7 +26,7 @@
 //! - **CX6 begun-by-any** The first change of an epoch may be one of a leaf, if the epoch is marked
 //!   already (PL1 marked-first): nothing but the flag that it has begun is stored before it.
 
-use pando_pmem::{End, Offset, Pmem, Purpose, Writes};
+use pando_pmem::{Offset, Pmem, Purpose, Side, Writes};
 use pando_sync::LogEpoch;
 
 use crate::ahead::Spot;
@@ -67,12 +67,13 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Asks for what a change of a key whose way was found ahead will need beside what a look-up
-    /// needs: where its record is freed, and further slots of its leaf.
+    /// needs: where its record is freed, its latch, and further slots of its leaf.
     #[inline]
     pub(crate) fn expect_change(&self, spot: &Spot) {
         if !spot.record.is_none() {
             self.allocator.expect_free(spot.record);
         }
+        self.shared.latches.expect(spot.leaf);
         prefetch_slots(&self.pool, (spot.leaf, self.slots), spot.fingerprint);
     }
 
@@ -112,8 +113,8 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         self.found.map(|(_, record)| whole(record)).transpose()
     }
 
-    /// Puts a pair with the key that the leaf was latched for. Its record is taken from this end.
-    pub(crate) fn put(&mut self, mut pair: Pair<'_>, mark: u8, end: End) -> Result<Done, Error> {
+    /// Puts a pair with the key that the leaf was latched for. Its record is taken from this side.
+    pub(crate) fn put(&mut self, mut pair: Pair<'_>, mark: u8, side: Side) -> Result<Done, Error> {
         Tree::<M>::check_lengths(pair.key(), pair.value())?;
         let tree = self.tree;
         let there = self.found.map(|(found, _)| found);
@@ -133,7 +134,7 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         let _window = Writes::new(tree.pool.memory());
         let take = |bytes| {
             tree.allocator
-                .allocate_for((Purpose::Growth, end), bytes, tree.open)
+                .allocate_for((Purpose::Growth, side), bytes, tree.open)
         };
         let made = pair.make(&tree.pool, take, mark);
         let Ok(record) = made else {
@@ -152,12 +153,13 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         }
         let record = Record::at(&tree.pool, record);
         self.found = record.map(|record| (Found { slot, entry: begun }, record));
-        self.end_change(old);
+        self.end_change(old, side);
         Ok(Done::Yes)
     }
 
-    /// Removes the key that the leaf was latched for, and that is there.
-    pub(crate) fn remove(&mut self) -> Done {
+    /// Removes the key that the leaf was latched for, and that is there. Its record is freed at
+    /// this side.
+    pub(crate) fn remove(&mut self, side: Side) -> Done {
         let tree = self.tree;
         let Some((found, _)) = self.found else {
             return Done::Yes;
@@ -174,7 +176,7 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         self.latch.mark();
         self.node.end(found.slot, tree.open);
         self.found = None;
-        self.end_change(Some(found.entry.record));
+        self.end_change(Some(found.entry.record), side);
         Done::Yes
     }
 
@@ -187,10 +189,10 @@ impl<'t, M: Pmem> Leaf<'t, M> {
     }
 
     /// Shows what was changed to readers, and frees what nobody refers to any more.
-    fn end_change(&mut self, freed: Option<Offset>) {
+    fn end_change(&mut self, freed: Option<Offset>, side: Side) {
         self.latch.publish();
         if let Some(at) = freed {
-            self.tree.allocator.free(at, self.tree.open);
+            self.tree.allocator.free_at(side, at, self.tree.open);
         }
         // CX4 fenced.
         self.tree.fence();

@@ -33,7 +33,7 @@ mod pool;
 mod region;
 mod simulated;
 
-pub use allocator::{Allocator, BlockState, End, Purpose, Tally};
+pub use allocator::{Allocator, BlockState, Purpose, Side, Tally};
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, Wear, WordGroup, Words, Writes};
 pub use error::{Full, PoolError};
 pub use filed::Filed;

@@ -33,3 +33,19 @@ pub fn prefetch_line(address: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
+
+/// Prefetches one line that will be stored to: it comes without copies in other cores' caches.
+#[inline]
+pub fn prefetch_to_write(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch is a hint; it faults for no address, and is nothing to old processors.
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) address,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

@@ -11,7 +11,7 @@ use pando_engine::{
 };
 use pando_sync::shim::unmodelled::Ordering;
 
-use pando_pmem::{End, Memory};
+use pando_pmem::{Memory, Side};
 use pando_sync::{Entrance, lock};
 
 use super::group::Refused;
@@ -202,11 +202,13 @@ pub(super) fn sound<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| fail(&error))
 }
 
+#[inline]
 fn mark_of<'r>(record: &Record<'r>) -> AccessMark<'r> {
     record.mark().map_or(AccessMark::NONE, AccessMark::of)
 }
 
 /// Shows a record's value to `read`.
+#[inline]
 pub(super) fn show_record<R>(
     record: Option<Record<'_>>,
     read: impl FnOnce(Option<ValueRef<'_>>) -> R,
@@ -303,7 +305,7 @@ impl Point for CddsSession {
             let state = self.entrance.enter();
             let (key, ahead) = (
                 (&*state, key, live_at),
-                (ahead, End::of(self.reader.index())),
+                (ahead, Side::of(self.reader.index())),
             );
             (self.engine).update_leaf(key, ahead, stored, hook, &mut decide)
         };

@@ -10,7 +10,7 @@ use super::{Cdds, Deadlines, State};
 use crate::Error;
 use crate::leaf::{Done, Leaf};
 use crate::record::{Pair, Record};
-use pando_pmem::{End, Memory, Offset};
+use pando_pmem::{Memory, Offset, Side};
 
 /// What an update does to the tree.
 pub(super) enum Change {
@@ -26,7 +26,7 @@ impl Cdds {
     pub(super) fn update_leaf<'d, H: CommitHook>(
         &self,
         (state, key, live_at): (&State, Key<'_>, Option<u64>),
-        (ahead, end): (Ahead<'_>, End),
+        (ahead, side): (Ahead<'_>, Side),
         stored: &mut Vec<u8>,
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
@@ -53,7 +53,7 @@ impl Cdds {
         let new = match (decision, record) {
             (Decision::Keep, _) | (Decision::Remove, None) => return Ok(None),
             (Decision::Remove, Some(record)) => {
-                let removed = listed_at == Deadlines::default() && leaf.remove() == Done::Yes;
+                let removed = listed_at == Deadlines::default() && leaf.remove(side) == Done::Yes;
                 if !removed {
                     return Err(NeedsTree);
                 }
@@ -82,8 +82,9 @@ impl Cdds {
         let last = state.version_beside(record, place);
         let version = clock.draw(last);
         sound(state.tree.pool.begin(version.epoch()).map_err(Error::from));
-        let pair = Pair::new(stored, place, |out| encode(&new.view(version), out));
-        if sound(leaf.put(pair, new.mark, end)) == Done::NeedsTree {
+        let shown = new.view(version);
+        let pair = Pair::new(stored, place, |out| encode(&shown, out));
+        if sound(leaf.put(pair, new.mark, side)) == Done::NeedsTree {
             return Err(NeedsTree);
         }
         if record.is_none() {
@@ -92,7 +93,7 @@ impl Cdds {
         }
         self.note_update(state, place, record);
         show_record(record, |old| {
-            hook.committed(key, old, Some(new.view(version)), version);
+            hook.committed(key, old, Some(shown), version);
         });
         Ok(Some(version))
     }

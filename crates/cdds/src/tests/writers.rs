@@ -9,7 +9,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use pando_pmem::{End, Mark, Sampling, Simulated};
+use pando_pmem::{Mark, Sampling, Side, Simulated};
 use pando_sync::LogEpoch;
 
 use super::crashes::{Run, failure, start, state_of};
@@ -72,10 +72,10 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
             let done = match next(there) {
                 Some(number) => {
                     let pair = Pair::new(&mut out, key, |out| out.extend(value(number)));
-                    leaf.put(pair, 0, End::of(spots.len()))
+                    leaf.put(pair, 0, Side::of(spots.len()))
                         .expect("it is whole")
                 }
-                None => leaf.remove(),
+                None => leaf.remove(Side::of(spots.len())),
             };
             if done == Done::Yes {
                 return;

@@ -55,6 +55,11 @@ impl<M: Pmem> Allocator<M> {
 
     /// Forgets everything but what the pool says, after a rollback. Nobody allocates meanwhile.
     pub fn forget(&self) {
+        for side in &self.sides {
+            for hand in &mut *lock(&side.hands) {
+                hand.free.clear();
+            }
+        }
         for slabs in &self.slabs {
             *lock(slabs) = Slabs::default();
         }
@@ -71,8 +76,6 @@ impl<M: Pmem> Allocator<M> {
             match self.use_of(chunk) {
                 Use::Slab(bytes) => {
                     let class = self.class_of(bytes);
-                    // Nobody takes a block of this size meanwhile.
-                    let _slabs = lock(&self.slabs[class]);
                     for index in 0..self.slab(class).blocks {
                         let (record, at) = self.block(chunk, class, index);
                         visit(record, at, bytes);

@@ -13,8 +13,9 @@ use pando_sync::shim::lock;
 use pando_sync::shim::unmodelled::Ordering;
 
 use super::chunk::{BlockState, Use};
+use super::sides::Hands;
 use super::supply::MOVING_CHUNKS;
-use super::{Allocator, Slabs};
+use super::{Allocator, Side, Slabs};
 use crate::{Offset, Pmem};
 
 /// Chunks of which the one with the fewest blocks taken is emptied.
@@ -77,9 +78,7 @@ impl<M: Pmem> Allocator<M> {
                 _ if supply.is_empty(at) => (0, 0, at + 1),
                 Use::Slab(bytes) => {
                     let slab = self.slab(self.class_of(bytes));
-                    // Relaxed: a hint.
-                    let freed = self.freed[at as usize].load(Ordering::Relaxed);
-                    let taken = slab.blocks.saturating_sub(u64::from(freed));
+                    let taken = slab.blocks.saturating_sub(u64::from(self.freed_of(at)));
                     (taken * bytes, 0, at + 1)
                 }
                 Use::Span(chunks) => (0, 1, at + chunks),
@@ -106,16 +105,15 @@ impl<M: Pmem> Allocator<M> {
         self.emptied_to.store(window.start, Ordering::Relaxed);
         let packed = window.start << 32 | window.end;
         self.emptying.store(packed, Ordering::Relaxed);
-        for class in 0..self.classes.count() {
-            let mut slabs = lock(&self.slabs[class]);
-            if window.contains(&slabs.chunk) && self.use_of(slabs.chunk) == self.slab_of(class) {
-                slabs.free.clear();
+        for (index, side) in self.sides.iter().enumerate() {
+            let mut hands = lock(&side.hands);
+            for (hand, slabs) in hands.iter_mut().zip(&self.slabs) {
+                let in_hand = &mut lock(slabs).in_hand[index];
+                if in_hand.take_if(|chunk| window.contains(chunk)).is_some() {
+                    hand.free.clear();
+                }
             }
         }
-    }
-
-    fn slab_of(&self, class: usize) -> Use {
-        Use::Slab(self.classes.bytes(class))
     }
 
     /// The blocks that are taken in the next chunk of a window in which some are.
@@ -173,7 +171,7 @@ impl<M: Pmem> Allocator<M> {
                 continue;
             }
             if self.is_empty(chunk, class) {
-                self.take_slab_back(&mut slabs, class, &mut supply, chunk);
+                self.take_slab_back((None, &mut slabs), class, &mut supply, chunk);
             } else if self.taken_in(chunk, class).is_empty() {
                 return false;
             } else {
@@ -204,22 +202,22 @@ impl<M: Pmem> Allocator<M> {
         })
     }
 
-    /// Makes an empty chunk of an empty slab.
+    /// Makes an empty chunk of an empty slab, unless somebody works with a hand that has it.
     pub(super) fn take_slab_back(
         &self,
-        slabs: &mut Slabs,
+        (mut own, slabs): (Option<(Side, &mut Hands)>, &mut Slabs),
         class: usize,
         supply: &mut super::Supply,
         chunk: u64,
     ) {
-        if slabs.chunk == chunk {
-            slabs.free.clear();
+        if !self.lay_down(&mut own, slabs, (class, chunk)) {
+            return;
         }
         slabs
             .candidates
             .retain(|(candidate, _)| *candidate != chunk);
         supply.found[class].retain(|found| *found != chunk);
-        self.freed[chunk as usize].store(0, Ordering::Relaxed);
+        self.forget_freed(chunk);
         supply.give_back(chunk);
     }
 }

@@ -23,11 +23,12 @@
 //!
 //! | state | lock, in the order in which they are taken |
 //! |---|---|
-//! | free blocks of the chunk in hand, chunks worth a look | a mutex per size |
+//! | free blocks in hand | a mutex per side (`sides.rs`) |
+//! | chunks worth a look, those in hands | a mutex per size |
 //! | chunks not looked at yet, empty ones, freed spans | `supply` |
-//! | lines to flush, freed bytes that wait | `unsettled` |
+//! | lines to flush, freed bytes that wait, counts of freed blocks | a mutex per side |
 //!
-//! A mutex of a size is only tried while another one is held.
+//! A mutex of a size is only tried while another one is held, and so are other sides' hands.
 //!
 //! Cost: no fence, and one line at [`Allocator::settle`] for each line of records that changed, of
 //! which neighbours share one (four records). A chunk costs one fence, of 64 KiB as pools are made.
@@ -36,6 +37,7 @@ mod chunk;
 mod classes;
 mod clean;
 mod emptying;
+mod sides;
 mod supply;
 mod tally;
 #[cfg(test)]
@@ -46,15 +48,16 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-use pando_sync::shim::unmodelled::{AtomicU32, AtomicU64, Ordering};
+use pando_sync::shim::unmodelled::{AtomicU64, Ordering};
 use pando_sync::shim::{Mutex, MutexGuard, lock};
 use pando_sync::{LogEpoch, Padded};
 
 pub use self::chunk::BlockState;
 use self::chunk::{Record, Records, Use, descriptor_at};
 use self::classes::{Classes, RECORD_BYTES, Slab};
+pub use self::sides::Side;
+use self::sides::{Hand, Hands, OneSide, SIDES};
 use self::supply::Supply;
-use self::tally::Freed;
 pub use self::tally::Tally;
 use crate::limits::POOL_UNIT_BYTES;
 use crate::pool::{DESCRIPTORS_AT, epoch_bits, sealed};
@@ -65,42 +68,15 @@ const SETTLE_FLUSH: Mark = Mark("allocator: flush of records");
 /// Chunks that are looked at for a block before a fresh one is taken.
 const CANDIDATES_TRIED: usize = 4;
 
-/// The blocks of one size.
+/// The chunks of one size.
 #[derive(Debug, Default)]
 struct Slabs {
-    /// The chunk whose free blocks are in hand.
-    chunk: u64,
-    /// These, by index, the lowest first; each is nobody's and the horizon has passed it.
-    free: VecDeque<u16>,
+    /// The chunk of which each side has blocks in hand, or had its last ones (PD1 one-hand).
+    in_hand: [Option<u64>; SIDES],
     /// Chunks with free blocks, and the horizon from which on it pays to look at them.
     candidates: VecDeque<(u64, LogEpoch)>,
     /// The horizon and the number of frees at which every chunk was looked at in vain.
     exhausted: Option<(u64, u64)>,
-}
-
-/// What a commit, or the horizon, has still to do.
-#[derive(Debug, Default)]
-struct Unsettled {
-    /// Lines whose change is not flushed yet, by number.
-    lines: Vec<u64>,
-    freed: Freed,
-    /// How many blocks were freed.
-    frees: u64,
-}
-
-impl Unsettled {
-    fn soil(&mut self, at: Offset) {
-        let (line, lines) = (at.get() / LINE_BYTES, &mut self.lines);
-        if lines.last() == Some(&line) {
-            return;
-        }
-        if lines.len() == lines.capacity() {
-            // There are no more different ones than lines of records.
-            lines.sort_unstable();
-            lines.dedup();
-        }
-        lines.push(line);
-    }
 }
 
 /// What a block is wanted for.
@@ -112,28 +88,6 @@ pub enum Purpose {
     Removal,
     /// The same data elsewhere ([`Allocator::choose_to_empty`]): it takes no chunk, to gain one.
     Moving,
-}
-
-/// The end of a chunk from which a block is taken: two threads that take from different ones share
-/// no line of records or blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The lowest free block.
-    Lower,
-    /// The highest one.
-    Upper,
-}
-
-impl End {
-    /// The one of a thread with this number.
-    #[must_use]
-    pub fn of(thread: usize) -> Self {
-        if thread.is_multiple_of(2) {
-            Self::Lower
-        } else {
-            Self::Upper
-        }
-    }
 }
 
 /// Gives the blocks of a pool out and takes them back.
@@ -150,15 +104,14 @@ pub struct Allocator<M> {
     last_sealed: AtomicU64,
     slabs: Box<[Padded<Mutex<Slabs>>]>,
     supply: Mutex<Supply>,
-    unsettled: Padded<Mutex<Unsettled>>,
+    sides: Box<[Padded<OneSide>]>,
     /// The chunks that are being emptied: the first one in the upper half, in the lower one that
     /// behind the last.
     emptying: AtomicU64,
     /// Up to which of them what was taken has moved.
     emptied_to: AtomicU64,
     tally: Arc<Tally>,
-    /// Per chunk: blocks freed since it was last looked at.
-    freed: Box<[AtomicU32]>,
+    chunks: u64,
     horizon: AtomicU64,
 }
 
@@ -166,7 +119,7 @@ impl<M: Pmem> fmt::Debug for Allocator<M> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Allocator")
-            .field("chunks", &self.freed.len())
+            .field("chunks", &self.chunks)
             .finish_non_exhaustive()
     }
 }
@@ -185,11 +138,13 @@ impl<M: Pmem> Allocator<M> {
         Ok(Self {
             slabs: (0..classes.count()).map(|_| Padded::default()).collect(),
             supply: Mutex::new(Supply::new(used, chunks, classes.count())),
-            unsettled: Padded::default(),
+            sides: (0..SIDES)
+                .map(|side| Padded(OneSide::new(side, classes.count(), chunks)))
+                .collect(),
             emptying: AtomicU64::new(0),
             emptied_to: AtomicU64::new(0),
             tally: Arc::new(Tally::new(supply::growth_max(chunks) * chunk_bytes)),
-            freed: (0..chunks).map(|_| AtomicU32::new(0)).collect(),
+            chunks,
             horizon: AtomicU64::new(0),
             first_chunk: Offset::new(first_chunk),
             chunk_bytes,
@@ -209,13 +164,13 @@ impl<M: Pmem> Allocator<M> {
     /// Takes a block of at least so many bytes, at the beginning of a line if they are whole lines.
     /// It holds anything.
     pub fn allocate(&self, bytes: u64, epoch: LogEpoch) -> Result<Offset, Full> {
-        self.allocate_for((Purpose::Growth, End::Lower), bytes, epoch)
+        self.allocate_for((Purpose::Growth, Side::FIRST), bytes, epoch)
     }
 
-    /// The same for another purpose, or from another end.
+    /// The same for another purpose, or from another side.
     pub fn allocate_for(
         &self,
-        (purpose, end): (Purpose, End),
+        (purpose, side): (Purpose, Side),
         bytes: u64,
         epoch: LogEpoch,
     ) -> Result<Offset, Full> {
@@ -224,39 +179,35 @@ impl<M: Pmem> Allocator<M> {
         let Some(class) = self.classes.of(bytes) else {
             return self.allocate_span(purpose, bytes, epoch);
         };
-        let block = self.take_block((purpose, end), class, epoch);
+        let block = self.take_block((purpose, side), class, epoch);
         block.ok_or(Full { bytes })
     }
 
     fn take_block(
         &self,
-        (purpose, end): (Purpose, End),
+        (purpose, side): (Purpose, Side),
         class: usize,
         epoch: LogEpoch,
     ) -> Option<Offset> {
-        let mut slabs = lock(&self.slabs[class]);
+        let mut hands = lock(&self.sides[side.0].hands);
         loop {
-            let index = match end {
-                End::Lower => slabs.free.pop_front(),
-                End::Upper => slabs.free.pop_back(),
-            };
-            if let Some(index) = index {
-                let (record, block) = self.block(slabs.chunk, class, u64::from(index));
+            let hand = &mut hands[class];
+            if let Some(index) = hand.free.pop_front() {
+                let (record, block) = self.block(hand.chunk, class, u64::from(index));
                 record.take(&self.pool, self.sealed(epoch));
-                self.soil_line(record.0);
-                self.tally.take(self.slab(class).block_bytes + RECORD_BYTES);
-                let next = match end {
-                    End::Lower => slabs.free.front(),
-                    End::Upper => slabs.free.back(),
-                };
-                if let Some(next) = next {
+                if self.flushes {
+                    lock(&self.sides[side.0].unsettled).soil(record.0);
+                }
+                let bytes = self.slab(class).block_bytes + RECORD_BYTES;
+                self.tally.take(side, bytes);
+                if let Some(next) = hand.free.front() {
                     // Most likely it has not been touched for long, and is written soon.
-                    let (_, next) = self.block(slabs.chunk, class, u64::from(*next));
+                    let (_, next) = self.block(hand.chunk, class, u64::from(*next));
                     self.pool.memory().prefetch(next, 2 * LINE_BYTES as usize);
                 }
                 return Some(block);
             }
-            if !self.refill(&mut slabs, class, purpose) {
+            if !self.refill((side, &mut hands[..]), class, purpose) {
                 return None;
             }
         }
@@ -267,6 +218,11 @@ impl<M: Pmem> Allocator<M> {
     /// # Panics
     /// When no block that is taken begins there.
     pub fn free(&self, at: Offset, epoch: LogEpoch) {
+        self.free_at(Side::FIRST, at, epoch);
+    }
+
+    /// The same at another side.
+    pub fn free_at(&self, side: Side, at: Offset, epoch: LogEpoch) {
         let chunk = self.chunk_of(at);
         let found = self.record_at(chunk, at);
         let (record, of_slab) = found.unwrap_or_else(|| panic!("no block begins at {at}"));
@@ -280,19 +236,12 @@ impl<M: Pmem> Allocator<M> {
             Some((_, slab)) => slab.block_bytes + RECORD_BYTES,
             None => self.span_bytes(chunk),
         };
-        {
-            let mut unsettled = lock(&self.unsettled);
-            if self.flushes {
-                unsettled.soil(record.0);
-            }
-            unsettled.freed.free(&self.tally, bytes, epoch);
-            unsettled.frees += 1;
-        }
+        let soiled = self.flushes.then_some(record.0);
+        let side = &self.sides[side.0];
+        let freed = side.free(&self.tally, (soiled, chunk), (bytes, epoch));
         match of_slab {
             None => lock(&self.supply).free_span(chunk, epoch),
             Some((class, slab)) => {
-                // Relaxed: a hint; the records decide.
-                let freed = self.freed[chunk as usize].fetch_add(1, Ordering::Relaxed) + 1;
                 if freed == worth_a_look(slab) {
                     lock(&self.slabs[class])
                         .candidates
@@ -331,19 +280,21 @@ impl<M: Pmem> Allocator<M> {
         if !self.flushes {
             return;
         }
-        let mut lines = mem::take(&mut lock(&self.unsettled).lines);
-        lines.sort_unstable();
-        lines.dedup();
-        for line in &lines {
-            self.pool.memory().mark(SETTLE_FLUSH);
-            let at = Offset::new(line * LINE_BYTES);
-            self.pool.memory().flush(at, LINE_BYTES as usize);
-        }
-        lines.clear();
-        let mut unsettled = lock(&self.unsettled);
-        if unsettled.lines.is_empty() {
-            // The list keeps its room for the next epoch.
-            unsettled.lines = lines;
+        for side in &self.sides {
+            let mut lines = mem::take(&mut lock(&side.unsettled).lines);
+            lines.sort_unstable();
+            lines.dedup();
+            for line in &lines {
+                self.pool.memory().mark(SETTLE_FLUSH);
+                let at = Offset::new(line * LINE_BYTES);
+                self.pool.memory().flush(at, LINE_BYTES as usize);
+            }
+            lines.clear();
+            let mut unsettled = lock(&side.unsettled);
+            if unsettled.lines.is_empty() {
+                // The list keeps its room for the next epoch.
+                unsettled.lines = lines;
+            }
         }
     }
 
@@ -353,7 +304,9 @@ impl<M: Pmem> Allocator<M> {
         // that nobody reads it any more.
         let before = self.horizon.fetch_max(horizon.0, Ordering::Release);
         if before < horizon.0 {
-            lock(&self.unsettled).freed.pass(&self.tally, horizon);
+            for side in &self.sides {
+                lock(&side.unsettled).freed.pass(&self.tally, horizon);
+            }
         }
     }
 
@@ -366,10 +319,15 @@ impl<M: Pmem> Allocator<M> {
     /// Lets [`Allocator::tally`] begin with what was taken, and waiting, at the committed epoch:
     /// after an opening, or a rollback. Nobody allocates meanwhile.
     pub fn recall(&self, taken: u64, waiting: u64) {
-        let waiting = (waiting, self.pool.committed());
-        let mut unsettled = lock(&self.unsettled);
-        unsettled.freed.recall(&self.tally, taken, waiting);
-        unsettled.freed.pass(&self.tally, self.horizon());
+        let (mut found, committed) = ([taken, waiting], self.pool.committed());
+        for side in &self.sides {
+            let mut unsettled = lock(&side.unsettled);
+            // All of it is of the first one.
+            let [taken, waiting] = mem::take(&mut found);
+            let freed = &mut unsettled.freed;
+            freed.recall(&self.tally, taken, (waiting, committed));
+            freed.pass(&self.tally, self.horizon());
+        }
     }
 
     /// An epoch with its checksum: mostly the one of the time before.
@@ -393,56 +351,66 @@ impl<M: Pmem> Allocator<M> {
     #[inline]
     fn soil_line(&self, at: Offset) {
         if self.flushes {
-            lock(&self.unsettled).soil(at);
+            lock(&self.sides[0].unsettled).soil(at);
         }
     }
 
     /// Gets free blocks into an empty hand; whether there are any.
-    fn refill(&self, slabs: &mut Slabs, class: usize, purpose: Purpose) -> bool {
-        if self.look_at_candidates(slabs, class, CANDIDATES_TRIED) {
+    fn refill(&self, (side, hands): (Side, &mut Hands), class: usize, purpose: Purpose) -> bool {
+        let slabs = &mut *lock(&self.slabs[class]);
+        slabs.in_hand[side.0] = None;
+        let hand = &mut hands[class];
+        if self.look_at_candidates((side, hand), slabs, class) {
             return true;
         }
         let mut supply = lock(&self.supply);
         supply.visit(self, supply::VISITED_AT_ONCE);
-        if self.look_at_found(slabs, &mut supply, class) {
+        if self.look_at_found((side, hand), slabs, &mut supply, class) {
             return true;
         }
         if let Some(chunk) = supply.take_chunk(self, purpose) {
-            self.make_slab(slabs, class, chunk);
+            self.make_slab((side, hand), slabs, class, chunk);
             return true;
         }
         // There is no room left but in pieces.
         supply.visit(self, usize::MAX);
-        if self.look_at_found(slabs, &mut supply, class) {
+        if self.look_at_found((side, hand), slabs, &mut supply, class)
+            || self.take_over(side, (hand, slabs), class)
+        {
             return true;
         }
-        let tried = (self.horizon().0, lock(&self.unsettled).frees);
+        let tried = (self.horizon().0, self.frees());
         if slabs.exhausted == Some(tried) {
             return false;
         }
-        if self.look_everywhere(slabs, class) {
+        if self.look_everywhere((side, hand), slabs, class) {
             return true;
         }
         if purpose == Purpose::Moving {
             return false;
         }
-        self.empty_slabs(slabs, class, &mut supply);
+        self.empty_slabs((side, hands), slabs, class, &mut supply);
         if let Some(chunk) = supply.take_chunk(self, purpose) {
-            self.make_slab(slabs, class, chunk);
+            self.make_slab((side, &mut hands[class]), slabs, class, chunk);
             return true;
         }
         slabs.exhausted = Some(tried);
         false
     }
 
-    fn look_at_candidates(&self, slabs: &mut Slabs, class: usize, at_most: usize) -> bool {
-        for _ in 0..slabs.candidates.len().min(at_most) {
+    fn look_at_candidates(
+        &self,
+        (side, hand): (Side, &mut Hand),
+        slabs: &mut Slabs,
+        class: usize,
+    ) -> bool {
+        for _ in 0..slabs.candidates.len().min(CANDIDATES_TRIED) {
             let Some((chunk, from)) = slabs.candidates.pop_front() else {
                 break;
             };
-            if from > self.horizon() {
+            if from > self.horizon() || slabs.in_hand.contains(&Some(chunk)) {
                 slabs.candidates.push_back((chunk, from));
-            } else if self.look_at(slabs, class, chunk) {
+            } else if self.look_at((side, hand), slabs, class, chunk) {
                 return true;
             }
         }
@@ -450,9 +418,17 @@ impl<M: Pmem> Allocator<M> {
     }
 
     /// Looks at the chunks of this class that a visit has found.
-    fn look_at_found(&self, slabs: &mut Slabs, supply: &mut Supply, class: usize) -> bool {
+    fn look_at_found(
+        &self,
+        (side, hand): (Side, &mut Hand),
+        slabs: &mut Slabs,
+        supply: &mut Supply,
+        class: usize,
+    ) -> bool {
         while let Some(chunk) = supply.found[class].pop() {
-            if self.look_at(slabs, class, chunk) {
+            if slabs.in_hand.contains(&Some(chunk)) {
+                slabs.candidates.push_back((chunk, LogEpoch::NONE));
+            } else if self.look_at((side, hand), slabs, class, chunk) {
                 return true;
             }
         }
@@ -460,24 +436,37 @@ impl<M: Pmem> Allocator<M> {
     }
 
     /// Looks at every chunk of a class of which anything was freed.
-    fn look_everywhere(&self, slabs: &mut Slabs, class: usize) -> bool {
+    fn look_everywhere(
+        &self,
+        (side, hand): (Side, &mut Hand),
+        slabs: &mut Slabs,
+        class: usize,
+    ) -> bool {
         let bytes = self.classes.bytes(class);
-        (0..self.freed.len() as u64).any(|chunk| {
-            self.freed[chunk as usize].load(Ordering::Relaxed) > 0
+        (0..self.chunks).any(|chunk| {
+            self.freed_of(chunk) > 0
                 && self.use_of(chunk) == Use::Slab(bytes)
-                && self.look_at(slabs, class, chunk)
+                && !slabs.in_hand.contains(&Some(chunk))
+                && self.look_at((side, hand), slabs, class, chunk)
         })
     }
 
-    /// Takes the free blocks of a chunk in hand; whether it has any.
-    fn look_at(&self, slabs: &mut Slabs, class: usize, chunk: u64) -> bool {
-        debug_assert!(slabs.free.is_empty(), "blocks in hand would be forgotten");
+    /// Takes the free blocks of a chunk in hand that is in no other one (PD1 one-hand); whether it
+    /// has any.
+    fn look_at(
+        &self,
+        (side, hand): (Side, &mut Hand),
+        slabs: &mut Slabs,
+        class: usize,
+        chunk: u64,
+    ) -> bool {
+        debug_assert!(hand.free.is_empty(), "blocks in hand would be forgotten");
         if self.emptying().contains(&chunk) {
             return false;
         }
         let slab = self.slab(class);
         // Before the look: what is freed during it is counted anew.
-        self.freed[chunk as usize].store(0, Ordering::Relaxed);
+        self.forget_freed(chunk);
         let horizon = self.horizon();
         let (mut waiting, mut last) = (0, LogEpoch::NONE);
         let start = self.chunk_at(chunk);
@@ -487,9 +476,9 @@ impl<M: Pmem> Allocator<M> {
                 continue;
             }
             match Record::of_block(start, index).judge(&self.pool) {
-                BlockState::Free => slabs.free.push_back(index as u16),
+                BlockState::Free => hand.free.push_back(index as u16),
                 BlockState::Freed(epoch) if epoch <= horizon => {
-                    slabs.free.push_back(index as u16);
+                    hand.free.push_back(index as u16);
                 }
                 BlockState::Freed(epoch) => {
                     waiting += 1;
@@ -498,24 +487,33 @@ impl<M: Pmem> Allocator<M> {
                 BlockState::Taken | BlockState::Damaged => {}
             }
         }
-        slabs.chunk = chunk;
+        hand.chunk = chunk;
+        slabs.in_hand[side.0] = Some(chunk);
         if waiting > 0 {
-            let before = self.freed[chunk as usize].fetch_add(waiting, Ordering::Relaxed);
+            let own = &self.sides[side.0];
+            let now = own.count_freed(&mut lock(&own.unsettled), chunk, waiting);
             // What was freed during the look may have made it worth one already.
-            if before < worth_a_look(slab) && before + waiting >= worth_a_look(slab) {
+            if now - waiting < worth_a_look(slab) && now >= worth_a_look(slab) {
                 slabs.candidates.push_back((chunk, last));
             }
         }
-        !slabs.free.is_empty()
+        !hand.free.is_empty()
     }
 
     /// Makes a slab of an empty chunk, with all of its blocks in hand.
-    fn make_slab(&self, slabs: &mut Slabs, class: usize, chunk: u64) {
+    fn make_slab(
+        &self,
+        (side, hand): (Side, &mut Hand),
+        slabs: &mut Slabs,
+        class: usize,
+        chunk: u64,
+    ) {
         let slab = self.slab(class);
         self.describe(chunk, Use::Slab(slab.block_bytes));
-        self.freed[chunk as usize].store(0, Ordering::Relaxed);
-        slabs.chunk = chunk;
-        slabs.free.extend(0..slab.blocks as u16);
+        self.forget_freed(chunk);
+        hand.chunk = chunk;
+        slabs.in_hand[side.0] = Some(chunk);
+        hand.free.extend(0..slab.blocks as u16);
     }
 
     /// Says what a chunk is used for.
@@ -533,7 +531,7 @@ impl<M: Pmem> Allocator<M> {
         let used_for = Use::decode(word);
         let can_be = match used_for {
             Use::Slab(_) => false,
-            Use::Span(chunks) => (1..=self.freed.len() as u64 - chunk).contains(&chunks),
+            Use::Span(chunks) => (1..=self.chunks - chunk).contains(&chunks),
             Use::Empty | Use::Damaged => true,
         };
         if can_be { used_for } else { Use::Damaged }
@@ -569,7 +567,7 @@ impl<M: Pmem> Allocator<M> {
     fn chunk_around(&self, at: Offset) -> Option<u64> {
         let bytes = at.get().checked_sub(self.first_chunk.get())?;
         let chunk = bytes >> self.chunk_shift;
-        (chunk < self.freed.len() as u64).then_some(chunk)
+        (chunk < self.chunks).then_some(chunk)
     }
 
     /// The record and position of a slab's block.
@@ -593,8 +591,7 @@ impl<M: Pmem> Allocator<M> {
         };
         let slab = self.classes.slab(class);
         let from_first = within.checked_sub(slab.blocks_at)?;
-        // A chunk has fewer bytes: 32 bits are divided in half the time.
-        let index = u64::from(from_first as u32 / slab.block_bytes as u32);
+        let index = slab.block_around(from_first);
         let is_one = index < slab.blocks && index * slab.block_bytes == from_first;
         is_one.then(|| (Record::of_block(start, index), Some((class, slab))))
     }

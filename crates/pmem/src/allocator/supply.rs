@@ -8,7 +8,8 @@ use pando_sync::LogEpoch;
 use pando_sync::shim::lock;
 
 use super::chunk::{BlockState, Record, Use, descriptor_at};
-use super::{Allocator, Purpose, Slabs};
+use super::sides::Hands;
+use super::{Allocator, Purpose, Side, Slabs};
 use crate::limits::{CHUNKS_PER_RESERVED, RESERVED_MIN};
 use crate::pool::{CHUNKS_AT, sealed, unsealed};
 use crate::{Full, Mark, Offset, Pmem, Pool, PoolError, WORD_BYTES};
@@ -282,13 +283,13 @@ impl<M: Pmem> Allocator<M> {
         if taken.is_none() {
             for class in 0..self.classes.count() {
                 if let Some(mut slabs) = self.try_class(class) {
-                    self.empty_class(&mut slabs, class, &mut supply);
+                    self.empty_class(None, &mut slabs, class, &mut supply);
                 }
             }
             taken = supply.take_span(self, chunks, purpose);
         }
         let first = taken.ok_or(Full { bytes })?;
-        self.tally.take(chunks * self.chunk_bytes);
+        self.tally.take_span(chunks * self.chunk_bytes);
         self.describe_span(first, chunks, epoch);
         Ok(self.chunk_at(first))
     }
@@ -309,21 +310,35 @@ impl<M: Pmem> Allocator<M> {
     }
 
     /// Makes empty chunks of the slabs of other sizes in which nothing is taken.
-    pub(super) fn empty_slabs(&self, own: &mut Slabs, class: usize, supply: &mut Supply) {
-        self.empty_class(own, class, supply);
+    pub(super) fn empty_slabs(
+        &self,
+        (side, hands): (Side, &mut Hands),
+        own: &mut Slabs,
+        class: usize,
+        supply: &mut Supply,
+    ) {
+        self.empty_class(Some((side, hands)), own, class, supply);
         for other in (0..self.classes.count()).filter(|other| *other != class) {
             if let Some(mut slabs) = self.try_class(other) {
-                self.empty_class(&mut slabs, other, supply);
+                self.empty_class(Some((side, hands)), &mut slabs, other, supply);
             }
         }
     }
 
-    fn empty_class(&self, slabs: &mut Slabs, class: usize, supply: &mut Supply) {
+    /// The same of one size. `hands` are those that the caller has.
+    fn empty_class(
+        &self,
+        mut hands: Option<(Side, &mut Hands)>,
+        slabs: &mut Slabs,
+        class: usize,
+        supply: &mut Supply,
+    ) {
         let used_for = Use::Slab(self.classes.bytes(class));
         for chunk in 0..supply.used() {
             let is_left = self.use_of(chunk) != used_for || supply.empty.contains(&chunk);
             if !is_left && !self.emptying().contains(&chunk) && self.is_empty(chunk, class) {
-                self.take_slab_back(slabs, class, supply, chunk);
+                let own = hands.as_mut().map(|(side, hands)| (*side, &mut **hands));
+                self.take_slab_back((own, slabs), class, supply, chunk);
             }
         }
     }

@@ -12,7 +12,7 @@
 //! | `allocator: fence after a span's descriptors` | the same, of its bytes |
 //! | `allocator: flush of a cleaned record` | a void epoch is forgotten and counts again |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 
@@ -97,17 +97,43 @@ fn blocks_do_not_overlap_and_all_of_the_pool_is_given_out() {
 }
 
 #[test]
-fn both_ends_share_no_line_before_they_meet() {
+fn two_sides_share_no_line() {
     let allocator = fresh();
     let epoch = begin(&allocator, 1);
-    // A quarter of a chunk from each end; a line has four records, or two blocks.
-    let blocks = |end: End| -> Vec<u64> {
-        let wanted = (Purpose::Growth, end);
+    let lines = |side: usize| -> BTreeSet<u64> {
+        let wanted = (Purpose::Growth, Side::of(side));
         let block = || allocator.allocate_for(wanted, 32, epoch).unwrap();
+        // A line has two blocks; their records lie before them.
         (0..5).map(|_| block().get() / LINE_BYTES).collect()
     };
-    let (lower, upper) = (blocks(End::Lower), blocks(End::Upper));
-    assert!(lower.iter().max() < upper.iter().min());
+    let (one, other) = (lines(0), lines(1));
+    assert!(one.is_disjoint(&other));
+}
+
+#[test]
+fn a_side_without_room_takes_over_what_others_have_in_hand() {
+    for bytes in [48, 480, 2000] {
+        let (one, allocator) = (fresh(), fresh());
+        let epoch = begin(&one, 1);
+        let all = fill(&one, bytes, epoch).len();
+        let epoch = begin(&allocator, 1);
+        let first = (0..4).map(|side| {
+            let wanted = (Purpose::Growth, Side::of(side));
+            allocator.allocate_for(wanted, bytes, epoch).unwrap()
+        });
+        let mut blocks: Vec<_> = first.collect();
+        blocks.extend(fill(&allocator, bytes, epoch));
+        let distinct: BTreeSet<_> = blocks.iter().collect();
+        assert_eq!([distinct.len(), blocks.len()], [all; 2], "{bytes}");
+        commit(&allocator, epoch);
+        let epoch = begin(&allocator, 2);
+        for (number, at) in blocks.iter().enumerate() {
+            allocator.free_at(Side::of(number), *at, epoch);
+        }
+        commit(&allocator, epoch);
+        let epoch = begin(&allocator, 3);
+        assert_eq!(fill(&allocator, bytes, epoch).len(), all, "{bytes}");
+    }
 }
 
 #[test]
@@ -207,14 +233,14 @@ fn a_block_that_still_waits_is_found_once_the_horizon_moves() {
 fn a_full_pool_has_room_for_removals() {
     for bytes in [100, 400, 1000] {
         let allocator = allocator(Simulated::new(256 * 1024));
-        let chunks = allocator.freed.len() as u64;
+        let chunks = allocator.chunks;
         let reserved = chunks - supply::growth_max(chunks);
         assert_eq!(reserved, crate::limits::RESERVED_MIN);
         let epoch = begin(&allocator, 1);
         fill(&allocator, bytes, epoch);
         let removals = std::iter::from_fn(|| {
             allocator
-                .allocate_for((Purpose::Removal, End::Lower), bytes, epoch)
+                .allocate_for((Purpose::Removal, Side::FIRST), bytes, epoch)
                 .ok()
         });
         let removals = removals.count() as u64;
@@ -337,7 +363,7 @@ fn threads_take_and_free_side_by_side() {
                     let mut own = Vec::new();
                     for _ in 0..300 {
                         let bytes = sizes[rng.usize(..sizes.len())];
-                        let wanted = (Purpose::Growth, End::of(thread as usize));
+                        let wanted = (Purpose::Growth, Side::of(thread as usize));
                         if let Ok(at) = allocator.allocate_for(wanted, bytes, epoch) {
                             allocator.pool().memory().store(at, thread);
                             own.push(at);
@@ -391,7 +417,7 @@ fn operation(allocator: &Allocator<Simulated>, model: &mut Model, rng: &mut Rng,
         return;
     }
     let bytes = [40, 200, 480, 1024, 2500][rng.usize(..5)];
-    let wanted = (Purpose::Growth, End::of(rng.usize(..2)));
+    let wanted = (Purpose::Growth, Side::of(rng.usize(..2)));
     if let Ok(at) = allocator.allocate_for(wanted, bytes, epoch) {
         scribble(allocator.pool().memory(), at, bytes);
         assert!(
