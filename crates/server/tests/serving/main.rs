@@ -15,6 +15,7 @@ mod hash;
 mod held;
 mod joined;
 mod kept;
+mod large;
 mod lasting;
 mod malformed;
 mod memcached;

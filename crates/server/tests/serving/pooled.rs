@@ -7,9 +7,9 @@ use crate::harness::{Folder, Pool, TestServer, run_to_end};
 /// The smallest pool that can be set is of a mebibyte; this one is full soon.
 const SMALL: [&str; 4] = ["--pmem-size", "8mb", "--durability", "interval"];
 
-const FULL: &str = "the pool of persistent memory is full";
+pub(crate) const FULL: &str = "the pool of persistent memory is full";
 
-fn info(connection: &mut Connection, name: &str) -> u64 {
+pub(crate) fn info(connection: &mut Connection, name: &str) -> u64 {
     let info: String = redis::cmd("INFO").query(connection).expect("a report");
     let value = info.lines().find_map(|line| line.strip_prefix(name));
     value.expect(name).parse().expect("a number")
@@ -26,7 +26,11 @@ fn fill(connection: &mut Connection, name: &str, keys: usize, bytes: usize) {
     }
 }
 
-fn there(connection: &mut Connection, name: &str, keys: std::ops::Range<usize>) -> usize {
+pub(crate) fn there(
+    connection: &mut Connection,
+    name: &str,
+    keys: std::ops::Range<usize>,
+) -> usize {
     let names: Vec<String> = keys.map(|key| format!("{name}:{key}")).collect();
     connection.exists(names).expect("a number")
 }
