@@ -18,14 +18,15 @@
 //! | 40 | 2 | bytes of the prefix that all keys share, which is that of the fences |
 //! | 42 | 1 | number of notes of copies |
 //! | 43 | 1 | 1: the page is its version's root; 2: it is a discretionary copy |
-//! | 44 | 4 | zero |
+//! | 44 | 2 | where the directory begins |
+//! | 46 | 2 | zero |
 //! | 48 | 96 | notes of copies, 24 bytes each: the version to which the page was copied (8), and where that copy is, a slot of the same memnode (8) and its generation (8); slot `2^64 - 1`: versions from there on do not lead here |
 //! | 144 | 24 | a note like these of a later copy, to get there sooner; version 0: none |
 //! | 168 | | the low fence, the high fence, the directory: six bytes a cell, in the order of keys |
 //!
 //! An entry of the directory is where the cell is (2), and the cell's *hint* (4): the first four
 //! bytes of its suffix as a number, zeros where there are none. A search compares hints, so that it
-//! mostly looks at one cell.
+//! mostly looks at one cell (`search`).
 //!
 //! A cell begins with the length of its suffix, the key less the prefix (2). In an inner node
 //! follow the child's address (memnode 2, slot 8, generation 8) and the suffix. In a leaf follow
@@ -43,6 +44,7 @@
 
 mod edit;
 mod node;
+mod search;
 
 use std::ops::{Deref, Range};
 
@@ -52,6 +54,7 @@ use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 pub(crate) use edit::PageEdit;
 use node::encode_entry;
 pub(crate) use node::{Cell, CellBody, Node};
+use search::Searched;
 
 use crate::SnapshotId;
 use crate::fault::{Fault, planted};
@@ -82,6 +85,7 @@ const HIGH: usize = 38;
 const PREFIX: usize = 40;
 const COPIES: usize = 42;
 const KIND: usize = 43;
+const DIRECTORY: usize = 44;
 const IS_ROOT: u8 = 1;
 const IS_DISCRETIONARY: u8 = 2;
 const COPIED: usize = 48;
@@ -118,6 +122,7 @@ pub(crate) fn encode_address(address: Address) -> [u8; ADDRESS_BYTES] {
 }
 
 /// Decodes an address from the first bytes of `bytes`.
+#[inline]
 pub(crate) fn decode_address(bytes: &[u8]) -> Address {
     Address {
         memnode: MemnodeId(u16_at(bytes, 0)),
@@ -127,10 +132,13 @@ pub(crate) fn decode_address(bytes: &[u8]) -> Address {
 }
 
 /// The hint of a cell with this suffix.
+#[inline]
 fn hint_of(suffix: &[u8]) -> u32 {
+    if let Some(first) = suffix.first_chunk() {
+        return u32::from_be_bytes(*first);
+    }
     let mut first = [0; HINT_BYTES];
-    let len = suffix.len().min(HINT_BYTES);
-    first[..len].copy_from_slice(&suffix[..len]);
+    first[..suffix.len()].copy_from_slice(suffix);
     u32::from_be_bytes(first)
 }
 
@@ -142,34 +150,27 @@ fn place_of(at: usize, suffix: &[u8]) -> [u8; PLACE_BYTES] {
     place
 }
 
+#[inline]
 fn cell_of(place: [u8; PLACE_BYTES]) -> usize {
     usize::from(u16::from_le_bytes([place[0], place[1]]))
 }
 
+#[inline]
 fn hint_at(place: [u8; PLACE_BYTES]) -> u32 {
     u32::from_le_bytes([place[2], place[3], place[4], place[5]])
 }
 
-/// The first of some places whose hint is not lower. Without branches: they would be mispredicted.
-fn first_from(places: &[[u8; PLACE_BYTES]], hint: u32) -> usize {
-    let (mut first, mut count) = (0, places.len());
-    while count > 1 {
-        let half = count / 2;
-        first += half * usize::from(hint_at(places[first + half - 1]) < hint);
-        count -= half;
-    }
-    let is_lower = |place: &[u8; PLACE_BYTES]| hint_at(*place) < hint;
-    first + usize::from(places.get(first).is_some_and(is_lower))
-}
-
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -308,6 +309,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         Sequence(u64_at(&self.bytes, GENERATION))
     }
 
+    #[inline]
     pub(crate) fn height(&self) -> u8 {
         self.bytes[HEIGHT]
     }
@@ -317,6 +319,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         (1..HEAD_HEIGHT).contains(&self.height())
     }
 
+    #[inline]
     pub(crate) fn count(&self) -> usize {
         usize::from(u16_at(&self.bytes, COUNT))
     }
@@ -325,10 +328,12 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         u32_at(&self.bytes, TREE)
     }
 
+    #[inline]
     pub(crate) fn created(&self) -> SnapshotId {
         SnapshotId(u64_at(&self.bytes, CREATED))
     }
 
+    #[inline]
     pub(crate) fn floor(&self) -> u64 {
         u64_at(&self.bytes, FLOOR)
     }
@@ -360,6 +365,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         &self.bytes[HEADER_BYTES..][..self.low_len()]
     }
 
+    #[inline]
     fn low_len(&self) -> usize {
         usize::from(u16_at(&self.bytes, LOW))
     }
@@ -377,23 +383,28 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     }
 
     /// Bytes that all keys share.
+    #[inline]
     pub(crate) fn prefix_len(&self) -> usize {
         usize::from(u16_at(&self.bytes, PREFIX))
     }
 
+    #[inline]
     fn directory(&self) -> usize {
-        HEADER_BYTES + self.low_len() + self.high().map_or(0, <[u8]>::len)
+        usize::from(u16_at(&self.bytes, DIRECTORY))
     }
 
+    #[inline]
     fn heap(&self) -> usize {
         usize::from(u16_at(&self.bytes, HEAP))
     }
 
+    #[inline]
     fn dead(&self) -> usize {
         usize::from(u16_at(&self.bytes, DEAD))
     }
 
     /// Bytes between the directory and the cells.
+    #[inline]
     fn gap(&self) -> usize {
         self.heap() - self.directory() - PLACE_BYTES * self.count()
     }
@@ -403,39 +414,47 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     }
 
     /// Bytes in use beyond the header and fences.
+    #[inline]
     pub(crate) fn used(&self) -> usize {
         self.bytes.len() - self.directory() - self.gap() - self.dead()
     }
 
     /// Whether it may have to be merged with another when it loses a cell.
+    #[inline]
     pub(crate) fn is_small(&self) -> bool {
         self.used() < self.bytes_len() / 2
     }
 
     /// Where the directory has a cell.
+    #[inline]
     fn place(&self, index: usize) -> usize {
         self.directory() + PLACE_BYTES * index
     }
 
+    #[inline]
     fn cell_at(&self, index: usize) -> usize {
         usize::from(u16_at(&self.bytes, self.place(index)))
     }
 
     /// The directory: where each cell is, and its hint.
+    #[inline]
     fn places(&self) -> &[[u8; PLACE_BYTES]] {
         let directory = &self.bytes[self.directory()..][..PLACE_BYTES * self.count()];
         directory.as_chunks().0
     }
 
+    #[inline]
     fn is_leaf(&self) -> bool {
         self.height() == 0
     }
 
     /// What a cell's key has beyond them.
+    #[inline]
     pub(crate) fn suffix(&self, index: usize) -> &[u8] {
         self.suffix_at(self.cell_at(index))
     }
 
+    #[inline]
     fn suffix_at(&self, at: usize) -> &[u8] {
         let len = usize::from(u16_at(&self.bytes, at));
         let start = at + if self.is_leaf() { 4 } else { CHILD_CELL_BYTES };
@@ -486,34 +505,13 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     }
 
     /// Where `key`, which the page covers, is, or would be.
+    #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        let suffix = &key[self.prefix_len()..];
-        let hint = hint_of(suffix);
-        let places = self.places();
-        let mut low = first_from(places, hint);
-        // Equal hints say nothing: a suffix may end before its zeros.
-        let is_next = |index: usize| places.get(index).is_some_and(|next| hint_at(*next) == hint);
-        let mut high = match (is_next(low), is_next(low + 1)) {
-            (false, _) => return Err(low),
-            (true, false) => low + 1,
-            // Many may be the same, as where pages do not share what their keys begin with.
-            (true, true) => match hint.checked_add(1) {
-                Some(next) => low + first_from(&places[low..], next),
-                None => places.len(),
-            },
-        };
-        while low < high {
-            let middle = low.midpoint(high);
-            match self.suffix(middle).cmp(suffix) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Ok(middle),
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        Err(low)
+        Searched::new(&self.bytes).find(key)
     }
 
     /// The child of an inner node that is responsible for `key`, which the node covers.
+    #[inline]
     pub(crate) fn child_for(&self, key: &[u8]) -> usize {
         match self.find(key) {
             Ok(index) => index,
@@ -522,6 +520,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     }
 
     /// The address of a child.
+    #[inline]
     pub(crate) fn child(&self, index: usize) -> Address {
         decode_address(&self.bytes[self.cell_at(index) + 2..])
     }
@@ -545,22 +544,23 @@ impl<B: Deref<Target = [u8]>> Page<B> {
     }
 
     /// Version and value of a leaf's cell.
+    #[inline]
     pub(crate) fn entry(&self, index: usize) -> (u64, &[u8]) {
         let LeafCell { version, value, .. } = self.leaf_cell(index);
         (version, value)
     }
 
     /// A leaf's cell.
+    #[inline]
     pub(crate) fn leaf_cell(&self, index: usize) -> LeafCell<'_> {
         LeafCell::at(&self.bytes, self.cell_at(index))
     }
 
     /// Asks for the cell of a leaf that a search for `key` looks at, by the hints alone.
+    #[inline]
     pub(crate) fn ask_for(&self, key: &[u8]) {
-        let places = self.places();
-        let index = first_from(places, hint_of(&key[self.prefix_len()..]));
-        if let Some(place) = places.get(index) {
-            let cell = self.bytes.as_ptr().wrapping_add(cell_of(*place));
+        if let Some(at) = Searched::new(&self.bytes).likely(key) {
+            let cell = self.bytes.as_ptr().wrapping_add(at);
             prefetch_span(cell, LEAF_CELL_ASKED_BYTES);
         }
     }

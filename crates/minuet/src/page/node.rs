@@ -3,9 +3,9 @@
 use pando_memnode::{Address, Bytes, Sequence};
 
 use super::{
-    CHILD_CELL_BYTES, COUNT, CREATED, FLOOR, FORMAT, GENERATION, HEADER_BYTES, HEAP, HEIGHT, HIGH,
-    IS_ROOT, KIND, LEAF_CELL_BYTES, LOW, NO_HIGH, PLACE_BYTES, PREFIX, Page, TREE, encode_address,
-    place_of,
+    CHILD_CELL_BYTES, COUNT, CREATED, DIRECTORY, FLOOR, FORMAT, GENERATION, HEADER_BYTES, HEAP,
+    HEIGHT, HIGH, IS_ROOT, KIND, LEAF_CELL_BYTES, LOW, NO_HIGH, PLACE_BYTES, PREFIX, Page, TREE,
+    encode_address, place_of,
 };
 use crate::SnapshotId;
 
@@ -149,6 +149,7 @@ impl Node {
         put(HIGH, &high_len.to_le_bytes());
         put(PREFIX, &(prefix as u16).to_le_bytes());
         put(KIND, &[if self.is_root { IS_ROOT } else { 0 }]);
+        put(DIRECTORY, &(directory as u16).to_le_bytes());
         put(HEADER_BYTES, &self.low);
         put(HEADER_BYTES + self.low.len(), high);
         let mut heap = page_bytes;
