@@ -13,13 +13,13 @@
 //! before it, and its slots there would be busy or changed. A client's last comparison may thus
 //! stand for a whole validation.
 
-use std::sync::Arc;
+use pando_memory::SharedBytes;
 
 use crate::limits::{ITEMS_MAX, SLOT_BYTES_MAX};
 use crate::{Sequence, Slot};
 
-/// Bytes of a slot. Copies share them.
-pub type Bytes = Arc<[u8]>;
+/// Bytes of a slot. Copies share them; pages of 4 KiB lie on huge pages.
+pub type Bytes = SharedBytes;
 
 /// A condition of a minitransaction.
 #[derive(Clone, Debug, PartialEq, Eq)]

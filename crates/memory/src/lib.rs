@@ -20,10 +20,12 @@
 mod counting;
 mod heap;
 pub mod pool;
+mod shared;
 mod zeroed;
 
 pub use counting::{
     Counting, THREAD_BYTES_MAX, count_elsewhere, peak_bytes, reset_peak, used_bytes,
 };
 pub use heap::Heap;
+pub use shared::SharedBytes;
 pub use zeroed::Zeroed;

@@ -558,7 +558,7 @@ impl<'a> Transaction<'a> {
     /// The root of the catalog taken apart, if these are the bytes that the proxy did so with last.
     pub(crate) fn known_directory(&self, bytes: &Bytes) -> Option<Arc<Directory>> {
         let (of, directory) = self.proxy.directory.as_ref()?;
-        Arc::ptr_eq(of, bytes).then(|| directory.clone())
+        of.is_same(bytes).then(|| directory.clone())
     }
 
     pub(crate) fn know_directory(&mut self, of: Bytes, directory: Directory) -> Arc<Directory> {
