@@ -10,7 +10,8 @@ use super::change::INLINE_BYTES;
 use super::place::Place;
 use super::session::{VALUE_BYTES_MAX, show};
 use super::value::encode;
-use super::walk::{Found, Spot, Target};
+use super::walk::{Found, Spot};
+use super::warmed::Warmed;
 use super::{State, difference};
 use crate::page::{Page, PageEdit};
 
@@ -173,7 +174,7 @@ impl State {
     pub(super) fn update_in_leaf<'d, H: CommitHook>(
         &self,
         (clock, key): (&EpochClock, Key<'_>),
-        stored: &mut Vec<u8>,
+        (stored, warmed): (&mut Vec<u8>, &mut Warmed),
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, BeyondLeaf> {
@@ -184,7 +185,7 @@ impl State {
             return Err(BeyondLeaf);
         }
         let tip = self.tip_at(seat);
-        let leaf = self.leaf(tip, Target::At(place.entry()));
+        let leaf = self.leaf_of(key, (tip, &place), warmed);
         let mut latch = self.latch(leaf);
         let page = Page::of_slot(&latch[..]);
         if page.created() != tip.view.snapshot() {

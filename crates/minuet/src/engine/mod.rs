@@ -62,6 +62,7 @@ mod snapshots;
 mod tests;
 mod value;
 mod walk;
+mod warmed;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;

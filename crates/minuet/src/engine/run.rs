@@ -28,7 +28,8 @@
 //! Deliberately absent: views of the past, which need no run.
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
+use std::mem::take;
+use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_engine::{CommitHook, Decision, Key, Outcome, Probe, Transactional, TreeId, ValueRef};
@@ -37,11 +38,12 @@ use pando_memnode::{Address, Latch, Sequence};
 
 use super::change::INLINE_BYTES;
 use super::in_leaf::{BeyondLeaf, Made, make};
-use super::place::{Place, TREE_BYTES, key_of};
-use super::session::{MinuetSession, STORED_BYTES_KEPT, show};
+use super::place::{Place, key_of};
+use super::session::{MinuetSession, show};
 use super::sight::Sight;
 use super::value::{MARK, deadline_of};
 use super::walk::{Found, Marked, Spot, Target};
+use super::warmed::Warmed;
 use super::{State, difference};
 use crate::fault::{Fault, planted};
 use crate::limits::LATCHES_MAX;
@@ -50,11 +52,19 @@ use crate::page::Page;
 /// Of a run that was to read alone, and has written: that stays.
 pub(super) const COUNTS_ANYWAY: u64 = u64::MAX;
 
-/// A run in progress.
+/// So many touched keys are looked for one after the other.
+const FEW: usize = 16;
+/// A larger run is not kept for the next one.
+const RUN_BYTES_KEPT: usize = 1 << 14;
+
+/// A run in progress. It is used again for the next one, so that a small run allocates nothing.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// By tree and key.
-    touched: BTreeMap<Box<[u8]>, Touched>,
+    touched: Vec<Touched>,
+    /// Which of them has a key, if they are not few.
+    by_key: BTreeMap<Box<[u8]>, usize>,
+    /// Keys, with their trees' numbers, and short values.
+    bytes: Vec<u8>,
     /// Marks that were left on values of the tree.
     marked: Vec<Marked>,
     /// How many runs had written several keys before the first scan.
@@ -65,11 +75,18 @@ pub(super) struct Run {
 
 #[derive(Debug)]
 struct Touched {
+    /// The key, in the run's bytes.
+    whole: Range<usize>,
     /// As the run saw it first.
     seen: Seen,
     /// Where that was; nowhere if there was no such tree.
     at: Option<At>,
     written: Option<Written>,
+    /// Its leaf, when the run ends.
+    leaf: Address,
+    /// Where it is in it by then, and what that is; see [`At::was`].
+    index: Result<usize, usize>,
+    was: Option<(u64, usize)>,
 }
 
 /// Where a key was found, or would be. It still is there if nobody was alone and its leaf has not
@@ -98,8 +115,16 @@ struct Seen {
 #[derive(Debug)]
 struct Written {
     made: Made,
-    /// The value, as it is stored; none if the key is removed.
-    stored: Option<Vec<u8>>,
+    /// The value; none if the key is removed.
+    value: Option<Value>,
+}
+
+/// A value, as it is stored.
+#[derive(Debug)]
+enum Value {
+    /// In the run's bytes.
+    Short(Range<usize>),
+    Long(Vec<u8>),
 }
 
 impl Seen {
@@ -111,8 +136,15 @@ impl Seen {
 }
 
 impl Written {
-    fn found(&self) -> Option<Found<'_>> {
-        let stored = self.stored.as_deref()?;
+    fn stored<'r>(&'r self, bytes: &'r [u8]) -> Option<&'r [u8]> {
+        match self.value.as_ref()? {
+            Value::Short(at) => Some(&bytes[at.clone()]),
+            Value::Long(stored) => Some(stored),
+        }
+    }
+
+    fn found<'r>(&'r self, bytes: &'r [u8]) -> Option<Found<'r>> {
+        let stored = self.stored(bytes)?;
         Some(Found {
             version: self.made.version.to_bits(),
             stored,
@@ -121,28 +153,60 @@ impl Written {
             is_apart: false,
         })
     }
-
-    fn set_mark(&mut self, mark: Option<u8>) {
-        if let (Some(stored), Some(mark)) = (&mut self.stored, mark) {
-            stored[MARK] = mark;
-        }
-    }
 }
 
 impl Run {
-    fn written(&mut self, whole: &[u8]) -> Option<&mut Written> {
-        self.touched.get_mut(whole)?.written.as_mut()
+    fn whole(&self, touched: &Touched) -> &[u8] {
+        &self.bytes[touched.whole.clone()]
     }
 
-    /// Notes what there is of a key that the run looks at.
-    fn see(&mut self, whole: &[u8], seen: Seen, at: Option<At>) {
-        if let Some(touched) = self.touched.get(whole) {
-            self.is_void |= !touched.seen.is_still(seen);
-        } else {
-            let written = None;
-            self.touched
-                .insert(whole.into(), Touched { seen, at, written });
+    /// Which of the touched keys it is.
+    fn place(&self, whole: &[u8]) -> Option<usize> {
+        if self.touched.len() > FEW {
+            return self.by_key.get(whole).copied();
         }
+        let is_it = |touched: &Touched| self.whole(touched) == whole;
+        self.touched.iter().position(is_it)
+    }
+
+    /// Which of the touched keys it is, if the run has written it.
+    fn place_written(&self, whole: &[u8]) -> Option<usize> {
+        let place = self.place(whole)?;
+        self.touched[place].written.is_some().then_some(place)
+    }
+
+    /// What the run has written of a touched key.
+    fn written(&self, place: usize) -> &Written {
+        let written = self.touched[place].written.as_ref();
+        written.expect("it was written")
+    }
+
+    /// Notes what there is of a key that the run looks at; returns which one it is.
+    fn see(&mut self, whole: &[u8], seen: Seen, at: Option<At>) -> usize {
+        if let Some(place) = self.place(whole) {
+            self.is_void |= !self.touched[place].seen.is_still(seen);
+            return place;
+        }
+        let place = self.touched.len();
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(whole);
+        self.touched.push(Touched {
+            whole: start..self.bytes.len(),
+            seen,
+            at,
+            written: None,
+            leaf: Address::default(),
+            index: Err(0),
+            was: None,
+        });
+        if place >= FEW {
+            let from = if place == FEW { 0 } else { place };
+            for (place, touched) in self.touched.iter().enumerate().skip(from) {
+                let whole = &self.bytes[touched.whole.clone()];
+                self.by_key.insert(whole.into(), place);
+            }
+        }
+        place
     }
 
     fn mark(&mut self, whole: &[u8], found: Option<&Found<'_>>, mark: Option<u8>) {
@@ -151,14 +215,55 @@ impl Run {
         }
     }
 
+    /// Gives a touched key what was made of it, of which `stored` is the value.
+    fn write(&mut self, place: usize, made: Made, stored: &mut Vec<u8>) {
+        let value = made.is_there.then(|| {
+            if stored.len() > INLINE_BYTES {
+                return Value::Long(std::mem::take(stored));
+            }
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(stored);
+            Value::Short(start..self.bytes.len())
+        });
+        self.touched[place].written = Some(Written { made, value });
+    }
+
+    fn set_mark(&mut self, place: usize, mark: Option<u8>) {
+        let written = self.touched[place].written.as_mut();
+        let value = written.and_then(|written| written.value.as_mut());
+        if let (Some(value), Some(mark)) = (value, mark) {
+            match value {
+                Value::Short(at) => self.bytes[at.start + MARK] = mark,
+                Value::Long(stored) => stored[MARK] = mark,
+            }
+        }
+    }
+
     /// Counts it, if it has written several keys (MR3).
     fn note(&self, commits: &AtomicU64) {
         let written = |touched: &&Touched| touched.written.is_some();
-        let is_several = self.touched.values().filter(written).nth(1).is_some();
+        let is_several = self.touched.iter().filter(written).nth(1).is_some();
         if is_several && !planted(Fault::RunCount) {
             // Relaxed: latches, or being alone, order it.
             commits.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Makes it the next one; none if it is too large for that.
+    fn cleared(mut self: Box<Self>) -> Option<Box<Self>> {
+        let bytes = self.bytes.capacity() + size_of::<Touched>() * self.touched.capacity();
+        if bytes > RUN_BYTES_KEPT {
+            return None;
+        }
+        let (mut touched, mut bytes) = (take(&mut self.touched), take(&mut self.bytes));
+        touched.clear();
+        bytes.clear();
+        *self = Self {
+            touched,
+            bytes,
+            ..Self::default()
+        };
+        Some(self)
     }
 }
 
@@ -194,13 +299,14 @@ impl State {
     fn look_at<R>(
         &self,
         key: Key<'_>,
+        warmed: &mut Warmed,
         look: impl FnOnce(Option<&Found<'_>>, Option<At>) -> R,
     ) -> R {
         let Some((sight, base)) = self.present(key.tree) else {
             return look(None, None);
         };
         let place = Place::of(Key::new(base, key.bytes));
-        let leaf = self.leaf(sight, Target::At(place.entry()));
+        let leaf = self.leaf_of(key, (sight, &place), warmed);
         let seen = self.see(leaf);
         let sequence = seen.state().sequence;
         let page = Page::of_slot(seen);
@@ -219,13 +325,13 @@ impl MinuetSession {
         let run = self.under_way.as_mut().expect("a run is under way");
         let place = Place::of(key);
         let whole = place.whole();
-        if let Some(written) = run.written(&whole) {
-            let (shown, mark) = show(written.found().as_ref(), read);
-            written.set_mark(mark);
+        if let Some(at) = run.place_written(&whole) {
+            let (shown, mark) = show(run.written(at).found(&run.bytes).as_ref(), read);
+            run.set_mark(at, mark);
             return shown;
         }
         let state = self.entrance.enter();
-        state.look_at(key, |found, at| {
+        state.look_at(key, &mut self.warmed, |found, at| {
             let (shown, mark) = show(found, read);
             run.see(&whole, state.seen(key, found), at);
             run.mark(&whole, found, mark);
@@ -238,8 +344,10 @@ impl MinuetSession {
         let run = self.under_way.as_mut().expect("a run is under way");
         let place = Place::of(key);
         let whole = place.whole();
-        if let Some(Written { made, stored }) = run.written(&whole) {
-            return match stored {
+        if let Some(at) = run.place_written(&whole) {
+            let written = run.written(at);
+            let made = written.made;
+            return match written.stored(&run.bytes) {
                 Some(stored) => Probe::Present {
                     version: made.version,
                     deadline: deadline_of(stored),
@@ -249,7 +357,7 @@ impl MinuetSession {
             };
         }
         let state = self.entrance.enter();
-        state.look_at(key, |found, at| {
+        state.look_at(key, &mut self.warmed, |found, at| {
             run.see(&whole, state.seen(key, found), at);
             state.probed(key, found)
         })
@@ -267,12 +375,13 @@ impl MinuetSession {
         let clock = &*self.engine.clock;
         let place = Place::of(key);
         let whole = place.whole();
-        let made = if let Some(written) = run.written(&whole) {
-            let found = written.found();
-            let last = Some(written.made.version);
-            let (made, mark) = make(clock, (key, found.as_ref(), last), into, hook, decide);
-            written.set_mark(mark);
-            made
+        let (at, made) = if let Some(at) = run.place_written(&whole) {
+            let written = run.written(at);
+            let (found, last) = (written.found(&run.bytes), written.made.version);
+            let what = (key, found.as_ref(), Some(last));
+            let (made, mark) = make(clock, what, into, hook, decide);
+            run.set_mark(at, mark);
+            (at, made)
         } else {
             let state = self.entrance.enter();
             if state.seat(key.tree).is_none() {
@@ -280,25 +389,16 @@ impl MinuetSession {
                 decide(None);
                 return None;
             }
-            state.look_at(key, |found, at| {
+            state.look_at(key, &mut self.warmed, |found, at| {
                 let seen = state.seen(key, found);
-                run.see(&whole, seen, at);
+                let at = run.see(&whole, seen, at);
                 let (made, mark) = make(clock, (key, found, seen.version), into, hook, decide);
                 run.mark(&whole, found, mark);
-                made
+                (at, made)
             })
         };
         let made = made?;
-        let is_large = self.stored.capacity() > STORED_BYTES_KEPT;
-        let stored = made.is_there.then(|| {
-            if is_large {
-                std::mem::take(&mut self.stored)
-            } else {
-                self.stored.clone()
-            }
-        });
-        let touched = run.touched.get_mut(&*whole).expect("it was looked at");
-        touched.written = Some(Written { made, stored });
+        run.write(at, made, &mut self.stored);
         Some(made.version)
     }
 }
@@ -325,7 +425,7 @@ impl MinuetSession {
 impl Transactional for MinuetSession {
     fn begin_run(&mut self) {
         assert!(self.under_way.is_none(), "one run at a time");
-        self.under_way = Some(Box::default());
+        self.under_way = Some(self.spare.take().unwrap_or_default());
     }
 
     fn is_blind(&self) -> bool {
@@ -343,44 +443,42 @@ impl Transactional for MinuetSession {
             self.leave_marks(None, &marked);
             return Outcome::Done;
         }
-        let run = self.under_way.take().expect("a run is under way");
+        let mut run = self.under_way.take().expect("a run is under way");
         self.conflicted = self.engine.conflicts && !self.conflicted;
-        if self.conflicted || run.is_void || !self.commit(&run) {
-            return Outcome::Conflict;
+        let counts = !self.conflicted && !run.is_void && self.commit(&mut run);
+        if counts {
+            self.leave_marks(None, &run.marked);
         }
-        self.leave_marks(None, &run.marked);
-        Outcome::Done
+        self.spare = run.cleared();
+        if counts {
+            Outcome::Done
+        } else {
+            Outcome::Conflict
+        }
     }
 
     fn len(&self, tree: TreeId) -> u64 {
         let mut keys = self.engine.len(tree);
-        for (whole, touched) in self.under_way.iter().flat_map(|run| &run.touched) {
-            if let Some(written) = &touched.written
-                && key_of(whole).tree == tree
-            {
-                let change = difference(touched.seen.is_there, written.made.is_there);
-                keys = keys.wrapping_add(change);
+        if let Some(run) = &self.under_way {
+            for touched in &run.touched {
+                if let Some(written) = &touched.written
+                    && key_of(run.whole(touched)).tree == tree
+                {
+                    let change = difference(touched.seen.is_there, written.made.is_there);
+                    keys = keys.wrapping_add(change);
+                }
             }
         }
         keys
     }
 }
 
-/// A touched key, and where it is.
-struct Spotted<'r> {
-    whole: &'r [u8],
-    touched: &'r Touched,
-    leaf: Address,
-    index: Result<usize, usize>,
-    was: Option<(u64, usize)>,
-}
-
 impl MinuetSession {
     /// Whether a run counts; then it is in the trees.
-    fn commit(&mut self, run: &Run) -> bool {
+    fn commit(&mut self, run: &mut Run) -> bool {
         let commits = &self.engine.commits.0;
         if let Some(before) = run.scanned
-            && (run.touched.values().any(|touched| touched.written.is_some())
+            && (run.touched.iter().any(|touched| touched.written.is_some())
                 // Relaxed: who has read something of such a run has had one of its latches since.
                 || commits.load(Ordering::Relaxed) != before)
         {
@@ -403,7 +501,7 @@ impl State {
     /// Whether a run has only read, and no leaf has changed that it read. They need not be latched
     /// at once: all were as they are when it had read the last one.
     fn is_as_read(&self, run: &Run) -> bool {
-        run.touched.values().all(|touched| {
+        run.touched.iter().all(|touched| {
             let is_same = |at: At| {
                 let is_there = at.turns == self.turns;
                 is_there && self.see(at.spot.leaf).state().sequence == at.sequence
@@ -413,58 +511,53 @@ impl State {
     }
 
     /// Whether a run counts, if what it writes changes leaves alone. Otherwise nothing has changed.
-    fn commit_in_leaves(&self, run: &Run, commits: &AtomicU64) -> Result<bool, BeyondLeaf> {
-        let mut spots = Vec::with_capacity(run.touched.len());
-        for (whole, touched) in &run.touched {
-            let leaf = match touched.at {
+    fn commit_in_leaves(&self, run: &mut Run, commits: &AtomicU64) -> Result<bool, BeyondLeaf> {
+        let Run { touched, bytes, .. } = run;
+        for touched in &mut *touched {
+            touched.leaf = match touched.at {
                 Some(at) if at.turns == self.turns => at.spot.leaf,
-                _ => match self.placed(whole) {
+                _ => match self.placed(&bytes[touched.whole.clone()]) {
                     Some((sight, place)) => self.leaf(sight, Target::At(place.entry())),
                     None => return Ok(false),
                 },
             };
-            spots.push(Spotted {
-                whole,
-                touched,
-                leaf,
-                index: Err(0),
-                was: None,
-            });
         }
-        // In the order of addresses (SL2 latches-in-order).
-        spots.sort_by_key(|spot| spot.leaf);
-        let leaves = spots.chunk_by_mut(|one, next| one.leaf == next.leaf);
-        let mut leaves: Vec<_> = leaves.collect();
-        if leaves.len() > LATCHES_MAX {
+        // In the order of addresses (SL2 latches-in-order). What they are found by is done with.
+        touched.sort_unstable_by_key(|touched| touched.leaf);
+        let is_together = |one: &Touched, next: &Touched| one.leaf == next.leaf;
+        if touched.chunk_by(is_together).count() > LATCHES_MAX {
             return Err(BeyondLeaf);
         }
-        let latch = |spots: &&mut [Spotted<'_>]| self.latch(spots[0].leaf);
-        let mut latches: Vec<_> = leaves.iter().map(latch).collect();
-        for (spots, latch) in leaves.iter_mut().zip(&latches) {
-            if !self.takes(latch, spots)? {
+        let latch = |touched: &[Touched]| self.latch(touched[0].leaf);
+        let mut latches: Vec<_> = touched.chunk_by(is_together).map(latch).collect();
+        for (touched, latch) in touched.chunk_by_mut(is_together).zip(&latches) {
+            if !self.takes(latch, touched, bytes)? {
                 return Ok(false);
             }
         }
         if planted(Fault::RunLatch) {
             drop(latches);
             std::thread::yield_now();
-            latches = leaves.iter().map(latch).collect();
+            latches = touched.chunk_by(is_together).map(latch).collect();
         }
-        // From here on it counts.
-        let mut changes = BTreeMap::new();
-        for (spots, latch) in leaves.iter().zip(&mut latches) {
-            for spot in &**spots {
-                let index = (spots.len() == 1).then_some(spot.index);
-                let change = self.write(latch, spot, index);
+        // From here on it counts. Few runs change how many keys there are.
+        let mut changes: Vec<(TreeId, u64)> = Vec::new();
+        for (touched, latch) in touched.chunk_by(is_together).zip(&mut latches) {
+            let is_one = touched.len() == 1;
+            for touched in touched {
+                let change = self.write(latch, touched, (bytes, is_one));
                 if change != 0 {
-                    let sum = changes.entry(key_of(spot.whole).tree).or_insert(0);
-                    *sum = change.wrapping_add(*sum);
+                    changes.push((key_of(&bytes[touched.whole.clone()]).tree, change));
                 }
             }
         }
         // Before the first latch is released (MR2).
-        for (tree, change) in changes {
-            self.count(tree, change);
+        changes.sort_unstable();
+        for changes in changes.chunk_by(|(one, _), (next, _)| one == next) {
+            let sum = changes
+                .iter()
+                .fold(0, |sum: u64, (_, change)| sum.wrapping_add(*change));
+            self.count(changes[0].0, sum);
         }
         run.note(commits);
         drop(latches);
@@ -473,34 +566,41 @@ impl State {
 
     /// Whether the touched keys of a leaf are as the run saw them, and where they are; fails if the
     /// leaf has no room for what it writes.
-    fn takes(&self, latch: &Latch<'_>, spots: &mut [Spotted<'_>]) -> Result<bool, BeyondLeaf> {
+    fn takes(
+        &self,
+        latch: &Latch<'_>,
+        touched: &mut [Touched],
+        bytes: &[u8],
+    ) -> Result<bool, BeyondLeaf> {
         let page = Page::of_slot(&latch[..]);
         let mut room = page.room();
-        for spot in spots {
-            let (key, touched) = (key_of(spot.whole), spot.touched);
+        for touched in touched {
+            let whole = &bytes[touched.whole.clone()];
             let is_same = |at: &At| at.turns == self.turns && at.sequence == latch.sequence();
             let at = if let Some(at) = touched.at.filter(is_same) {
                 at
             } else {
-                let Some((sight, place)) = self.placed(spot.whole) else {
+                let Some((sight, place)) = self.placed(whole) else {
                     return Ok(false);
                 };
-                let leaf = (&page, spot.leaf, latch.sequence());
+                let leaf = (&page, touched.leaf, latch.sequence());
                 let (at, found) = self.find_at((sight, &place), leaf);
-                let is_still = touched.seen.is_still(self.seen(key, found.as_ref()));
+                let is_still = touched
+                    .seen
+                    .is_still(self.seen(key_of(whole), found.as_ref()));
                 let is_unread = touched.written.is_none() && planted(Fault::RunRead);
                 if !is_still && !is_unread {
                     return Ok(false);
                 }
                 at
             };
-            (spot.index, spot.was) = (at.spot.index, at.was);
+            (touched.index, touched.was) = (at.spot.index, at.was);
             let Some(written) = &touched.written else {
                 continue;
             };
-            let has_room = match (&written.stored, spot.index) {
+            let has_room = match (written.stored(bytes), touched.index) {
                 (Some(stored), index) => {
-                    let suffix = TREE_BYTES + key.bytes.len() - page.prefix_len();
+                    let suffix = whole.len() - page.prefix_len();
                     let is_inline = stored.len() <= INLINE_BYTES;
                     is_inline && !at.is_fixed && room.put(&page, index, suffix, stored.len())
                 }
@@ -515,29 +615,34 @@ impl State {
     }
 
     /// Writes a key of a leaf that has room, if the run does; returns by how much the number of
-    /// keys changes. It is at `index`, unless others of its leaf have changed.
+    /// keys changes. It is where it was, unless others of its leaf have changed.
     fn write(
         &self,
         latch: &mut Latch<'_>,
-        spot: &Spotted<'_>,
-        index: Option<Result<usize, usize>>,
+        touched: &Touched,
+        (bytes, is_one): (&[u8], bool),
     ) -> u64 {
-        let Some(written) = &spot.touched.written else {
+        let Some(written) = &touched.written else {
             return 0;
         };
-        let place = || self.placed(spot.whole).expect("its tree was there").1;
-        let find = || Page::of_slot(&latch[..]).find(place().entry());
-        let index = index.unwrap_or_else(find);
+        let whole = &bytes[touched.whole.clone()];
+        let place = || self.placed(whole).expect("its tree was there").1;
+        let index = if is_one {
+            touched.index
+        } else {
+            Page::of_slot(&latch[..]).find(place().entry())
+        };
         let made = written.made;
-        let new = (made.version, written.stored.as_deref());
+        let new = (made.version, written.stored(bytes));
         Self::edit_entry(latch, (index, place), new);
-        self.remember(key_of(spot.whole), spot.was, made.is_there, made.removed());
-        difference(spot.was.is_some(), made.is_there)
+        self.remember(key_of(whole), touched.was, made.is_there, made.removed());
+        difference(touched.was.is_some(), made.is_there)
     }
 
     /// The same, for whoever is alone.
     fn commit_alone(&mut self, run: &Run, commits: &AtomicU64) -> bool {
-        for (whole, touched) in &run.touched {
+        for touched in &run.touched {
+            let whole = run.whole(touched);
             let key = key_of(whole);
             let Some((sight, place)) = self.placed(whole) else {
                 return false;
@@ -551,15 +656,15 @@ impl State {
                 return false;
             }
         }
-        for (whole, touched) in &run.touched {
+        for touched in &run.touched {
             let Some(written) = &touched.written else {
                 continue;
             };
-            let key = key_of(whole);
+            let key = key_of(run.whole(touched));
             let seat = self.seat(key.tree).expect("nobody else is inside");
             let place = Place::of(Key::new(seat.base, key.bytes));
             let spot = self.spot(self.tip_at(seat), place.entry());
-            let change = (written.made.version, written.stored.as_deref());
+            let change = (written.made.version, written.stored(&run.bytes));
             let is_remembered = written.made.is_remembered;
             self.apply((key, seat), (&place, spot), change, is_remembered);
         }

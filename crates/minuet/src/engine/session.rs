@@ -19,6 +19,7 @@ use super::scan::Scan;
 use super::sight::Seat;
 use super::value::deadline_of;
 use super::walk::{Found, Marked, Spot, TOGETHER_MAX};
+use super::warmed::Warmed;
 use super::{Minuet, State, difference};
 use crate::tree::BODY_HEADER;
 
@@ -31,6 +32,9 @@ pub struct MinuetSession {
     /// See [`Self::take_refusal`].
     pub(super) refused: bool,
     pub(super) under_way: Option<Box<Run>>,
+    /// What the next run will be.
+    pub(super) spare: Option<Box<Run>>,
+    pub(super) warmed: Warmed,
     /// In a run that only reads: how many runs had written several keys when it began.
     pub(super) reads: Option<u64>,
     /// Marks that are left if that run counts.
@@ -53,6 +57,8 @@ impl MinuetSession {
             stored: Vec::new(),
             refused: false,
             under_way: None,
+            spare: None,
+            warmed: Warmed::default(),
             reads: None,
             marked: Vec::new(),
             conflicted: false,
@@ -133,32 +139,38 @@ impl State {
     }
 }
 
-/// Keys of one tree, some at a time.
-fn chunks<'c, 'k>(keys: &'c [Key<'k>]) -> impl Iterator<Item = &'c [Key<'k>]> {
-    let of_a_tree = keys.chunk_by(|one, next| one.tree == next.tree);
-    of_a_tree.flat_map(|keys| keys.chunks(TOGETHER_MAX))
-}
-
 impl State {
-    /// Calls `visit` with the place and the leaf of each of some keys of one tree, which are found
-    /// together; or not at all, if there is no such tree.
+    /// Calls `visit` with the place and the leaf of each of the first keys that are of one version,
+    /// which are found together; or of none, if there is no such tree. Returns how many keys those
+    /// are, and whether there is.
     fn each_leaf(
         &self,
         keys: &[Key<'_>],
         mut visit: impl FnMut(usize, &Place<'_>, Address),
-    ) -> bool {
-        let Some((sight, base)) = self.present(keys[0].tree) else {
-            return false;
+    ) -> (usize, bool) {
+        let first = keys[0].tree;
+        let Some((sight, mut base)) = self.present(first) else {
+            let of_it = keys.iter().take_while(|key| key.tree == first);
+            return (of_it.count(), false);
         };
+        let mut places = Vec::with_capacity(keys.len().min(TOGETHER_MAX));
+        let mut tree = first;
+        for key in &keys[..keys.len().min(TOGETHER_MAX)] {
+            if key.tree != tree {
+                match self.present(key.tree) {
+                    Some((same, of)) if std::ptr::eq(same, sight) => (tree, base) = (key.tree, of),
+                    _ => break,
+                }
+            }
+            places.push(Place::of(Key::new(base, key.bytes)));
+        }
         let mut leaves = [Address::default(); TOGETHER_MAX];
-        let leaves = &mut leaves[..keys.len()];
-        let places = keys.iter().map(|key| Place::of(Key::new(base, key.bytes)));
-        let places: Vec<_> = places.collect();
+        let leaves = &mut leaves[..places.len()];
         self.find_leaves(sight, &places, leaves);
         for (index, (place, leaf)) in places.iter().zip(leaves).enumerate() {
             visit(index, place, *leaf);
         }
-        true
+        (places.len(), true)
     }
 }
 
@@ -177,7 +189,8 @@ impl Point for MinuetSession {
             return read(None);
         };
         let place = Place::of(Key::new(base, key.bytes));
-        let (shown, left) = state.find(sight, &place, |found| {
+        let leaf = state.leaf_of(key, (sight, &place), &mut self.warmed);
+        let (shown, left) = state.find_in(leaf, &place, |found| {
             let (shown, mark) = show(found, read);
             (shown, mark.zip(found.map(|found| found.version)))
         });
@@ -201,10 +214,11 @@ impl Point for MinuetSession {
             return;
         }
         let mut first = 0;
-        for keys in chunks(keys) {
+        while first < keys.len() {
+            let keys = &keys[first..];
             let mut marked = Vec::new();
             let state = self.entrance.enter();
-            let is_there = state.each_leaf(keys, |index, place, leaf| {
+            let (count, is_there) = state.each_leaf(keys, |index, place, leaf| {
                 state.find_in(leaf, place, |found| {
                     let ((), mark) = show(found, |value| read(first + index, value));
                     if let Some(found) = found {
@@ -215,12 +229,12 @@ impl Point for MinuetSession {
             });
             drop(state);
             if !is_there {
-                for index in first..first + keys.len() {
+                for index in first..first + count {
                     read(index, None);
                 }
             }
             self.leave_marks(None, &marked);
-            first += keys.len();
+            first += count;
         }
     }
 
@@ -229,8 +243,13 @@ impl Point for MinuetSession {
             key.check();
         }
         let state = self.entrance.enter();
-        for keys in chunks(keys) {
-            state.each_leaf(keys, |_, _, _| ());
+        self.warmed.begin(state.turns);
+        let mut rest = keys;
+        while !rest.is_empty() {
+            let (count, _) = state.each_leaf(rest, |index, _, leaf| {
+                self.warmed.note(rest[index], leaf);
+            });
+            rest = &rest[count..];
         }
     }
 
@@ -261,11 +280,12 @@ impl Point for MinuetSession {
             entrance,
             stored,
             refused,
+            warmed,
             ..
         } = self;
         let clock = &engine.clock;
         let state = entrance.enter();
-        let done = state.update_in_leaf((clock, key), stored, hook, &mut decide);
+        let done = state.update_in_leaf((clock, key), (stored, warmed), hook, &mut decide);
         drop(state);
         if let Ok(version) = done {
             return version;
