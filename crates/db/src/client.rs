@@ -7,12 +7,11 @@ use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
 
 use crate::acknowledge::{Durability, Replicated};
-use crate::error::CommandError;
 use crate::lines::Blocked;
 pub use crate::settings::ReplyMode;
 use crate::settings::Settings;
 use crate::snapshots::NamedSnapshot;
-use crate::transaction::Transaction;
+use crate::transaction::{Note, Transaction};
 use crate::watch::Watches;
 
 /// The state of one connection, as far as commands change it.
@@ -81,16 +80,6 @@ pub(crate) struct Exec {
     pub(crate) watches: Watches,
     /// Notifications for the host when the run counts.
     pub(crate) notes: Vec<Note>,
-}
-
-/// A queued command that has run.
-#[derive(Debug)]
-pub(crate) struct Note {
-    pub(crate) index: usize,
-    /// Its client's, behind it.
-    pub(crate) database: usize,
-    pub(crate) reply_bytes: usize,
-    pub(crate) error: Option<CommandError>,
 }
 
 impl Client {

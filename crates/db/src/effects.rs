@@ -51,7 +51,7 @@ use crate::statistics::SessionCounters;
 use crate::watchers::WatchImage;
 
 /// The effects of the current run; see the module's header.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Effects {
     /// The session's own counters, which count nothing meanwhile.
     pub(crate) counters: Arc<SessionCounters>,
@@ -82,22 +82,22 @@ pub(crate) struct MappingImage {
     pub(crate) recorded: u64,
 }
 
+/// More room for what is noted is not kept for the next run.
+const NOTES_KEPT: usize = 64;
+
 impl Effects {
-    /// The effects of a run that begins.
-    pub(crate) fn new(
-        counters: Arc<SessionCounters>,
-        random: fastrand::Rng,
-        observed: LogEpoch,
-    ) -> Self {
-        Self {
-            counters,
-            random,
-            observed,
-            deadlines: Vec::new(),
-            written: Vec::new(),
-            cursors: Vec::new(),
-            mapping: None,
-        }
+    /// Whether nothing was noted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deadlines.is_empty()
+            && self.written.is_empty()
+            && self.cursors.is_empty()
+            && self.mapping.is_none()
+    }
+
+    /// Whether they are kept for the next run.
+    pub(crate) fn is_small(&self) -> bool {
+        let room = self.deadlines.capacity() + self.written.capacity() + self.cursors.capacity();
+        room <= NOTES_KEPT
     }
 }
 

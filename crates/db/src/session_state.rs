@@ -16,6 +16,7 @@ use crate::placing::PlacedSeen;
 use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
+use crate::transaction::SpareExec;
 
 /// What an engine keeps itself, without a record in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,9 @@ pub(crate) struct SessionState {
     pub(crate) log: Option<LogSession>,
     pub(crate) gate: usize,
     pub(crate) counters: Arc<SessionCounters>,
-    /// Those that a run counts on, between two runs: they have counted nothing.
-    pub(crate) spare_counters: Option<Arc<SessionCounters>>,
+    /// Those of a run that has ended, for the next one: its counters have counted nothing.
+    pub(crate) spare_effects: Option<Box<Effects>>,
+    pub(crate) spare_exec: SpareExec,
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
     pub(crate) now: Microseconds,

@@ -15,6 +15,8 @@ use crate::settings::Settings;
 
 /// Bytes of requests that are kept together, about: most transactions need no more.
 const TOGETHER_BYTES: usize = 4096;
+/// Memory of one that a session keeps for the next.
+const KEPT_BYTES: usize = 2 * TOGETHER_BYTES;
 
 /// One queued request.
 #[derive(Debug)]
@@ -47,6 +49,23 @@ pub(crate) struct Transaction {
     refused: bool,
     writes: bool,
     needs_memory: bool,
+}
+
+/// A queued command that has run.
+#[derive(Debug)]
+pub(crate) struct Note {
+    pub(crate) index: usize,
+    /// Its client's, behind it.
+    pub(crate) database: usize,
+    pub(crate) reply_bytes: usize,
+    pub(crate) error: Option<CommandError>,
+}
+
+/// Memory of EXECs that have ended, for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct SpareExec {
+    pub(crate) transaction: Option<Transaction>,
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Transaction {
@@ -135,6 +154,21 @@ impl Transaction {
         self.queue.iter().map(|queued| self.request(queued))
     }
 
+    /// Makes it an empty one, of the same memory; none if that is much.
+    pub(crate) fn emptied(mut self) -> Option<Self> {
+        let bytes = self.heap_bytes() + self.queue.capacity() * size_of::<Queued>();
+        if bytes > KEPT_BYTES || self.buffers.len() > 1 {
+            return None;
+        }
+        self.queue.clear();
+        self.buffers.iter_mut().for_each(RequestBuffer::clear);
+        Some(Self {
+            queue: self.queue,
+            buffers: self.buffers,
+            ..Self::default()
+        })
+    }
+
     /// What a request was answered, to be kept for repetitions.
     pub(crate) fn answered(&mut self, index: usize) -> &mut Option<Answered> {
         &mut self.queue[index].answered
@@ -144,7 +178,7 @@ impl Transaction {
     pub(crate) fn free(&mut self, index: usize) {
         let buffer = self.queue[index].buffer;
         let next = self.queue.get(index + 1).map(|queued| queued.buffer);
-        if next != Some(buffer) {
+        if next != Some(buffer) && self.buffers.len() > 1 {
             self.buffers[buffer] = RequestBuffer::default();
         }
     }

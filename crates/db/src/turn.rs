@@ -391,6 +391,14 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
+        if let Ok(spec) = resolved
+            && self.queues(client, spec, request)
+        {
+            return match self.queue(client, spec, request, reply, host) {
+                Ok(progress) => progress,
+                Err(error) => self.reply_refusal(client, (spec, error), reply, host),
+            };
+        }
         let start = reply.position();
         self.start(client);
         if client.reply_mode == ReplyMode::SkipNext {
@@ -399,12 +407,7 @@ impl<'t> Turn<'t> {
         let mut progress = match resolved {
             Ok(spec) => match self.dispatch(client, spec, request, reply, host) {
                 Ok(progress) => progress,
-                Err(error) => {
-                    let error = self.refuse(client, Some(spec), error);
-                    reply.error(error.text());
-                    host.refused(Some(spec), &error);
-                    Progress::Done
-                }
+                Err(error) => self.reply_refusal(client, (spec, error), reply, host),
             },
             Err(refusal) => self.refuse_unresolved(client, refusal, request, reply, host),
         };
@@ -458,13 +461,8 @@ impl<'t> Turn<'t> {
         if let Some(until) = self.find_keys(client, spec, request)? {
             return Ok(Progress::put_off(until));
         }
-        if let Some(transaction) = &mut client.transaction
-            && !spec.rules.has(Rule::Unqueued)
-        {
-            transaction.queue(spec, request, self.database.request_bytes_max())?;
-            reply.simple("QUEUED");
-            host.queued(client);
-            return Ok(Progress::Done);
+        if client.transaction.is_some() && !spec.rules.has(Rule::Unqueued) {
+            return self.queue(client, spec, request, reply, host);
         }
         // Waiting for gates counts as the command's own time.
         host.starting(client, spec, request);
@@ -531,6 +529,34 @@ impl<'t> Turn<'t> {
             return self.wait_for_log(removes);
         }
         Ok(None)
+    }
+
+    fn queue(
+        &self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Result<Progress, CommandError> {
+        let transaction = client.transaction.as_mut().expect("MULTI came before");
+        transaction.queue(spec, request, self.database.request_bytes_max())?;
+        reply.simple("QUEUED");
+        host.queued(client);
+        Ok(Progress::Done)
+    }
+
+    fn reply_refusal(
+        &self,
+        client: &mut Client,
+        (spec, error): (&'static CommandSpec, CommandError),
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        let error = self.refuse(client, Some(spec), error);
+        reply.error(error.text());
+        host.refused(Some(spec), &error);
+        Progress::Done
     }
 
     /// Refuses a request: a transaction being queued will not run either, and a refused EXEC ends

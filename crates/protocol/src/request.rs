@@ -170,6 +170,12 @@ impl RequestBuffer {
         Request::new(&self.bytes, &self.arguments[arguments])
     }
 
+    /// Forgets all arguments, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.arguments.clear();
+    }
+
     /// Bytes that it holds.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {

@@ -49,6 +49,7 @@ use crate::session_state::{Kept, SessionState};
 use crate::snapshots::{NamedSnapshot, Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
+use crate::transaction::SpareExec;
 use crate::watchers::{WatchHorizon, Watchers};
 
 /// The parts of a database.
@@ -193,7 +194,8 @@ impl Database {
             }),
             gate,
             counters: self.counters.open(),
-            spare_counters: None,
+            spare_effects: None,
+            spare_exec: SpareExec::default(),
             random,
             now: Microseconds::ZERO,
             access: Access::default(),

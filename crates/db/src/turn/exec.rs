@@ -9,12 +9,13 @@ use pando_protocol::{Reply, Request};
 
 use super::usual::{Ran, answer, write_error};
 use super::{HeldGates, Host, Turn, is_exec};
-use crate::client::{Client, Exec, Note, Undo};
+use crate::client::{Client, Exec, Undo};
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
+use crate::limits;
 use crate::memory::Fit;
 use crate::progress::{Handled, Progress, Wait};
-use crate::transaction::{Answered, Transaction};
+use crate::transaction::{Answered, Note};
 
 /// Whether the command is an EXEC that runs something.
 pub(super) fn runs_queue(client: &Client, spec: &CommandSpec) -> bool {
@@ -29,7 +30,8 @@ impl Turn<'_> {
             transaction.refuse();
             return Err(CommandError::NestedMulti);
         }
-        client.transaction = Some(Transaction::default());
+        let spare = self.session.spare_exec.transaction.take();
+        client.transaction = Some(spare.unwrap_or_default());
         reply.ok();
         Ok(Progress::Done)
     }
@@ -101,7 +103,7 @@ impl Turn<'_> {
         let mut exec = Exec {
             transaction,
             watches: std::mem::take(&mut client.watches),
-            notes: Vec::new(),
+            notes: std::mem::take(&mut self.session.spare_exec.notes),
         };
         let broken = exec.watches.are_broken(self.database, self.session);
         let progress = if broken {
@@ -250,12 +252,18 @@ impl Turn<'_> {
     /// Publishes the effects of an EXEC that counts.
     pub(super) fn end_exec(&mut self, client: &mut Client, mut exec: Exec, host: &mut impl Host) {
         let database = client.database;
-        for note in std::mem::take(&mut exec.notes) {
+        let mut notes = std::mem::take(&mut exec.notes);
+        for note in notes.drain(..) {
             tell(client, &exec, &note, host);
         }
         client.database = database;
         exec.watches.clear(self.database);
         client.watches = exec.watches;
+        let spare = &mut self.session.spare_exec;
+        if notes.capacity() <= limits::RUN_REQUESTS_MAX {
+            spare.notes = notes;
+        }
+        spare.transaction = exec.transaction.emptied();
     }
 }
 

@@ -304,10 +304,12 @@ impl Turn<'_> {
     fn begin_run(&mut self, reads: bool) {
         let session = &mut *self.session;
         debug_assert!(session.effects.is_none() && !session.has_group());
-        let apart = session.spare_counters.take().unwrap_or_default();
-        let counters = std::mem::replace(&mut session.counters, apart);
-        let effects = Effects::new(counters, session.random.clone(), session.observed);
-        session.effects = Some(Box::new(effects));
+        let spare = session.spare_effects.take();
+        let mut effects = spare.unwrap_or_else(|| Box::new(Effects::default()));
+        debug_assert!(effects.is_empty());
+        std::mem::swap(&mut session.counters, &mut effects.counters);
+        (effects.random, effects.observed) = (session.random.clone(), session.observed);
+        session.effects = Some(effects);
         session.store.begin_run(reads);
     }
 
@@ -316,32 +318,34 @@ impl Turn<'_> {
         let outcome = self.session.store.end_run();
         let effects = self.session.effects.take().expect("a run was begun");
         if outcome == Outcome::Done {
-            self.take_effects(*effects);
+            self.take_effects(effects);
         } else {
             self.drop_effects(*effects);
         }
         outcome
     }
 
-    fn take_effects(&mut self, effects: Effects) {
+    fn take_effects(&mut self, mut effects: Box<Effects>) {
         let (database, session) = (self.database, &mut *self.session);
-        let counted = std::mem::replace(&mut session.counters, effects.counters);
-        session.counters.take_over(&counted);
-        session.spare_counters = Some(counted);
-        for (tree, bytes, replaced) in &effects.deadlines {
-            session.reconcile(&database.expiry, Key::new(*tree, bytes), *replaced);
+        std::mem::swap(&mut session.counters, &mut effects.counters);
+        session.counters.take_over(&effects.counters);
+        for (tree, bytes, replaced) in effects.deadlines.drain(..) {
+            session.reconcile(&database.expiry, Key::new(tree, &bytes), replaced);
         }
-        for place in effects.written {
+        for place in effects.written.drain(..) {
             database.lines.announce(|| place);
         }
-        for (cursor, place) in effects.cursors {
+        for (cursor, place) in effects.cursors.drain(..) {
             database.cursors.give_out(cursor, place);
         }
-        if let Some(image) = effects.mapping {
+        if let Some(image) = effects.mapping.take() {
             image.watches.release(&database.watch_horizon);
             for tree in image.left {
                 remapping::drop_tree(database, tree);
             }
+        }
+        if effects.is_small() {
+            session.spare_effects = Some(effects);
         }
     }
 

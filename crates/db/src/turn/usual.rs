@@ -5,11 +5,15 @@
 //! answer for every case. Here any unusual answer sends the request there before anything has
 //! happened. So the two never disagree, and most requests cost a few loads and compares.
 //!
-//! Deliberately absent: refusals, transactions, all gates, engines whose runs are repeated. The
+//! So does a request that MULTI queues (`Turn::queues`).
+//!
+//! Deliberately absent: refusals, EXEC, all gates, engines whose runs are repeated. The
 //! reply may still have to wait (AK4 sync-waits, AK5 interval-waits).
 
 use pando_engine::{LogEpoch, Pressure};
-use pando_protocol::command::{CommandId, CommandSpec, Flag, GateNeed, KeyspaceCommand, Rule};
+use pando_protocol::command::{
+    CommandId, CommandSpec, ConnectionCommand, Flag, GateNeed, KeyspaceCommand, Rule,
+};
 use pando_protocol::{Reply, Request};
 
 use super::run::may_be_run;
@@ -38,23 +42,48 @@ impl Turn<'_> {
         };
         let is_usual = spec.gates == GateNeed::Own
             && matches!(self.held, HeldGates::Own { .. })
-            && client.authenticated
             && client.transaction.is_none()
+            && !self.session.store.repeats()
+            && !(self.session.store.runs_beside() && may_be_run(spec))
+            && !may_block(spec)
+            && self.is_welcome(client, spec, request)
+            && (!spec.flags.has(Flag::DenyOom) || self.gives_memory(client));
+        is_usual.then_some(command)
+    }
+
+    /// Whether MULTI queues a request, and nothing refuses it or holds it back.
+    #[inline]
+    pub(super) fn queues(&self, client: &Client, spec: &CommandSpec, request: Request<'_>) -> bool {
+        let is_plain = matches!(
+            spec.id,
+            CommandId::Keyspace(_) | CommandId::Connection(ConnectionCommand::Select)
+        );
+        // A queue takes memory, whatever it holds.
+        client.transaction.is_some()
+            && is_plain
+            && !spec.rules.has(Rule::Unqueued)
+            && !spec.flags.has(Flag::NoMulti)
+            && self.is_welcome(client, spec, request)
+            && self.gives_memory(client)
+    }
+
+    /// Whether nothing but memory refuses a request or holds it back, and its client is of the
+    /// usual kind.
+    #[inline]
+    fn is_welcome(&self, client: &Client, spec: &CommandSpec, request: Request<'_>) -> bool {
+        client.authenticated
             && client.uses.is_none()
             && client.base == 0
             && client.reply_mode == ReplyMode::On
             && self.database.paused_until(true).is_none()
-            && !self.session.store.repeats()
-            && !(self.session.store.runs_beside() && may_be_run(spec))
-            && !may_block(spec)
-            && (!spec.flags.has(Flag::DenyOom)
-                || self.database.has_memory()
-                    && client.waits_since.is_none()
-                    && client.lacks_room.is_none())
             && (!spec.flags.has(Flag::Write) || self.takes_write(client))
             && !self.database.role.refuses(spec.flags.has(Flag::Write))
-            && self.session.placing.has_all(spec, request);
-        is_usual.then_some(command)
+            && self.session.placing.has_all(spec, request)
+    }
+
+    #[inline]
+    fn gives_memory(&self, client: &Client) -> bool {
+        self.database.has_memory() && client.waits_since.is_none() && client.lacks_room.is_none()
     }
 
     /// Whether nothing stops writes: the log is open, no reader stalls.
