@@ -119,7 +119,14 @@ impl Client {
     #[must_use]
     #[inline]
     pub fn index(&self) -> usize {
-        self.base + self.database
+        self.index_of(self.database)
+    }
+
+    /// The index of a database, of the branch that it uses.
+    #[must_use]
+    #[inline]
+    pub fn index_of(&self, database: usize) -> usize {
+        self.base + database
     }
 
     /// A new connection.

@@ -13,6 +13,7 @@
 
 use std::io;
 
+use pando_db::Client;
 use pando_io::Stream;
 use pando_protocol::command::Resolver;
 use pando_protocol::resp::Decoded;
@@ -244,18 +245,28 @@ impl Batch<'_> {
     pub(crate) fn keys<'b>(
         &'b self,
         connections: &'b Connections,
+        databases: usize,
     ) -> impl Iterator<Item = Option<(usize, &'b [u8])>> {
-        let (mut last, mut bytes, mut database) = (usize::MAX, &[][..], None);
+        let (mut last, mut bytes, mut client, mut database) = (usize::MAX, &[][..], None, None);
         self.entries.iter().map(move |entry| {
             if entry.segment != last {
                 last = entry.segment;
                 let segment = &self.segments[last];
                 let connection = connections.get(segment.slot);
-                database = connection.map(|connection| connection.client.index());
+                client = connection.map(|connection| &connection.client);
+                database = client.map(Client::index);
                 let kept = connection.map_or(&[][..], |connection| connection.input.bytes());
                 bytes = segment.bytes(self.arena, kept);
             }
-            let key = entry.resolved.key(entry.request(self.ranges, bytes))?;
+            let request = entry.request(self.ranges, bytes);
+            let Some(key) = entry.resolved.key(request) else {
+                let selected = entry.resolved.selects(request);
+                let selected = selected.filter(|selected| *selected < databases);
+                database = selected
+                    .and_then(|of| Some(client?.index_of(of)))
+                    .or(database);
+                return None;
+            };
             Some((database?, key))
         })
     }

@@ -52,7 +52,7 @@ impl Worker {
         let batch = self.gathering.batch();
         // One key alone has no other to be interleaved with.
         if batch.entries.len() > 1 {
-            turn.warm(batch.keys(&self.connections));
+            turn.warm(batch.keys(&self.connections, self.shared.database.databases()));
         }
         self.joint.begin();
         let mut execution = Execution {

@@ -5,11 +5,11 @@
 //! the same for both; the meaning of a request is decided when it is executed.
 
 use pando_db::{Answers, Client, Progress, Turn};
-use pando_protocol::command::{self, CommandSpec, Refusal, Resolver};
+use pando_protocol::command::{self, CommandId, CommandSpec, ConnectionCommand, Refusal, Resolver};
 use pando_protocol::limits::UNAUTHENTICATED_BULK_BYTES_MAX;
 use pando_protocol::memcached::{self, DecodeError, Line, Verb};
 use pando_protocol::resp::{Decoded, ProtocolError};
-use pando_protocol::{ArgumentRange, Decoder, DecoderLimits, Reply, Request};
+use pando_protocol::{ArgumentRange, Decoder, DecoderLimits, Reply, Request, number};
 
 use crate::host::WorkerHost;
 use crate::registry::WireProtocol;
@@ -216,6 +216,17 @@ impl Resolved {
                 if many { None } else { line.word(index) }
             }
         }
+    }
+
+    /// The database that a request selects; one behind it, or behind EXEC, will be on that.
+    #[inline]
+    pub(crate) fn selects(self, request: Request<'_>) -> Option<usize> {
+        let Self::Resp(Ok(spec)) = self else {
+            return None;
+        };
+        let is_select = spec.id == CommandId::Connection(ConnectionCommand::Select);
+        let selected = is_select.then(|| number::parse_i64(request.arg(1)));
+        usize::try_from(selected??).ok()
     }
 
     /// Answers a request that was carried out together with others.
