@@ -157,7 +157,7 @@ pub trait Slice: Any + Send + std::fmt::Debug {
     }
 
     /// Whether all that it shows is found by one slice, and so at one moment as far as others write
-    /// several keys at once (MR3 scans-between-runs of minuet). Then [`Self::again`] is O(1).
+    /// several keys at once (MR3 reads-between-runs of minuet). Then [`Self::again`] is O(1).
     fn shows_together(&self) -> bool {
         false
     }

@@ -51,6 +51,10 @@ pub(crate) enum Fault {
     RunLatch,
     /// A run in one process that writes several keys is not counted.
     RunCount,
+    /// A run in one process does not compare the leaves that its scans met.
+    RunScan,
+    /// A run in one process does not compare how many keys there are.
+    RunKeys,
     /// A leaf that was found before somebody was alone passes for a key's.
     WarmedTurns,
     /// A traversal at a tip looks at the fences and the notes of copies of no inner node: what

@@ -53,6 +53,9 @@ pub const MERGED_MAX: usize = 1 << 13;
 /// Leaves whose latches one run in one process holds at a time; one of more is alone.
 pub const LATCHES_MAX: usize = 64;
 
+/// Leaves that the scans of one run in one process may meet.
+pub const LEAVES_MET_MAX: usize = 256;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 448;
 

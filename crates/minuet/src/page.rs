@@ -281,6 +281,12 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         Self { bytes }
     }
 
+    /// What holds its bytes.
+    #[inline]
+    pub(crate) fn holder(&self) -> &B {
+        &self.bytes
+    }
+
     /// Its bytes.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {

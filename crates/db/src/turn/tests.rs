@@ -241,6 +241,48 @@ fn a_command_runs_under_the_gates_that_it_needs() {
     }
 }
 
+/// EXEC of keys that its requests name, and of ranges that are read before it writes, takes the own
+/// gate with Minuet.
+#[test]
+fn exec_of_keys_and_ranges_runs_beside_others() {
+    let options = Options {
+        engine: EngineKind::Minuet,
+        ..Options::default()
+    };
+    let database = Database::open(options).expect("the options are valid");
+    let clock = Arc::new(TestClock(AtomicU64::new(START_US)));
+    let mut bench = Bench::connect(database, clock);
+    bench.check(&[("SET a 1", "+OK"), ("SET b 2", "+OK")]);
+    for (lines, gates, reply) in [
+        (["SET a 1", "GET b"], "own", "*2 +OK $1 2"),
+        (
+            ["KRANGE - +", "GET b"],
+            "own",
+            "*2 *2 $-1 *4 $1 a $1 1 $1 b $1 2 $1 2",
+        ),
+        (
+            ["KPREFIX a", "SET b 2"],
+            "own",
+            "*2 *2 $-1 *2 $1 a $1 1 +OK",
+        ),
+        (
+            ["SET b 2", "KPREFIX a"],
+            "all",
+            "*2 +OK *2 $-1 *2 $1 a $1 1",
+        ),
+        (["DBSIZE", "GET b"], "own", "*2 :2 $1 2"),
+        (["KCOUNT - +", "GET b"], "all", "*2 :2 $1 2"),
+    ] {
+        let mut turn = bench.session.turn();
+        let mut run = |line| execute(&mut turn, &mut bench.client, &mut bench.host, line).0;
+        for line in ["MULTI"].iter().chain(&lines) {
+            run(line);
+        }
+        assert_eq!(run("EXEC"), reply, "{lines:?}");
+        assert_eq!(held(&turn), gates, "{lines:?}");
+    }
+}
+
 /// T1 gate-and-pin: no gate is held while a file may be written.
 #[test]
 fn the_host_is_given_gates() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_db::Database;
 
-use crate::connection::{Connection, Ending, on_every_engine, open, seed};
+use crate::connection::{Connection, Ending, on_every_engine, on_every_ordered_engine, open, seed};
 
 const READERS: usize = 2;
 const ROUNDS: usize = 3000;
@@ -120,6 +120,51 @@ fn msetnx_is_seen_whole() {
             );
         };
         write_beside_readers(&database, msetnx, &read_both("MGET"), are_equal);
+    });
+}
+
+/// A range that EXEC reads is of one moment, beside commands on single keys too: of two keys that
+/// are written one after the other, the second is never ahead.
+#[test]
+fn exec_reads_a_range_of_one_moment() {
+    const FILLERS: usize = 150;
+    on_every_ordered_engine(|engine| {
+        let (database, _) = open(engine);
+        let mut connection = Connection::new(&database);
+        for number in 0..FILLERS {
+            let value = "x".repeat(200);
+            send(&mut connection, &[&format!("SET m{number:03} {value}")]);
+        }
+        send(&mut connection, &["SET a 10000", "SET z 10000"]);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = Connection::new(&database);
+                let mut number = 10_000;
+                while !over.load(Ordering::Relaxed) {
+                    for key in ["a", "z", "n"] {
+                        send(&mut writer, &[&format!("SET {key} {number}")]);
+                    }
+                    send(&mut writer, &["DEL n"]);
+                    number += 1;
+                }
+            });
+            let _ending = Ending(&over);
+            for _ in 0..ROUNDS / 10 {
+                send(&mut connection, &["MULTI", "KRANGE - +", "MGET a z"]);
+                let reply = connection.line("EXEC");
+                let words: Vec<_> = reply.split(' ').collect();
+                let shown = |key: &str| {
+                    let at = words.iter().position(|word| *word == key)?;
+                    Some(words[at + 2])
+                };
+                let got = [words[words.len() - 3], words[words.len() - 1]].map(Some);
+                let range = [shown("a"), shown("z")];
+                assert!(range[0] >= range[1], "{range:?}");
+                assert_eq!(range, got);
+                assert!(shown("n") <= range[1], "{:?}, {range:?}", shown("n"));
+            }
+        });
     });
 }
 

@@ -174,6 +174,8 @@ struct State {
     /// Whether there was ever another branch.
     is_branched: bool,
     trees: BTreeMap<TreeId, Counted>,
+    /// Held while the numbers of keys of several trees change as one (MR5 counts-compared).
+    counting: Mutex<()>,
     /// Those of them that were dropped, and whose keys are to be removed.
     dropped: BTreeSet<TreeId>,
     next_tree: u32,
@@ -285,6 +287,7 @@ impl Engine for Minuet {
             tips: BTreeMap::new(),
             is_branched: false,
             trees: BTreeMap::new(),
+            counting: Mutex::default(),
             dropped: BTreeSet::new(),
             next_tree: 0,
             next_branch_tree: branches::FIRST_TREE,

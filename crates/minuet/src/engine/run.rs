@@ -19,14 +19,22 @@
 //!   them if none of the leaves has changed.
 //! - **MR2 counted-once** The number of keys of a tree changes once for a run, before the first
 //!   latch is released.
-//! - **MR3 scans-between-runs** A run that scans counts if it writes nothing and no run that writes
-//!   several keys has counted since the scan began. That is counted under all latches of such a
-//!   run, so a scan that has seen some of it sees the count as well. So it shows all of a run or
-//!   nothing; of changes of single keys it shows some, as any scan of the present. A run that only
-//!   reads is the same, whatever it reads ([`MinuetSession::begin_reads`]).
+//! - **MR3 reads-between-runs** A run that only reads, without noting what
+//!   ([`MinuetSession::begin_reads`]), counts if no run that writes several keys has counted since
+//!   it began. That is counted under all latches of such a run, so whoever has seen some of it sees
+//!   the count as well. So it shows all of a run or nothing; of changes of single keys it shows
+//!   some, as any scan of the present. The same goes for a run that picks keys by chance.
+//! - **MR4 scans-compared** A run counts only if each leaf that its scans met is as they met it:
+//!   compared under its latch like what was read of keys, so that no key has come in between. One
+//!   that scans behind a write of its own, which no scan would show, does not count.
+//! - **MR5 counts-compared** A run that was told how many keys a tree has counts only if these are
+//!   as many when all that it saw is as it was: under its latches, or before leaves are compared. A
+//!   number changes under the latch of the key's leaf, and those of several trees, which one run
+//!   changes, together (`State::counting`).
 //!
 //! Deliberately absent: views of the past, which need no run.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::ops::{Deref, Range};
@@ -35,6 +43,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pando_engine::{CommitHook, Decision, Key, Outcome, Probe, Transactional, TreeId, ValueRef};
 use pando_engine::{Engine, ValueVersion};
 use pando_memnode::{Address, Latch, Sequence};
+use pando_sync::lock;
 
 use super::change::INLINE_BYTES;
 use super::in_leaf::{BeyondLeaf, Made, make};
@@ -44,9 +53,9 @@ use super::sight::Sight;
 use super::value::{MARK, deadline_of};
 use super::walk::{Found, Marked, Spot, Target};
 use super::warmed::Warmed;
-use super::{State, difference};
+use super::{Counted, State, difference};
 use crate::fault::{Fault, planted};
-use crate::limits::LATCHES_MAX;
+use crate::limits::{LATCHES_MAX, LEAVES_MET_MAX};
 use crate::page::Page;
 
 /// Of a run that was to read alone, and has written: that stays.
@@ -67,15 +76,20 @@ pub(super) struct Run {
     bytes: Vec<u8>,
     /// Marks that were left on values of the tree.
     marked: Vec<Marked>,
-    /// How many runs had written several keys before the first scan.
-    scanned: Option<u64>,
+    /// How many runs had written several keys before it first picked one by chance.
+    sampled: Option<u64>,
+    /// Leaves that its scans met.
+    met: usize,
+    /// Trees, and how many keys it was told that they have but for its own.
+    counted: RefCell<Vec<(TreeId, u64)>>,
     /// It cannot count any more.
     is_void: bool,
 }
 
+/// A key, or a leaf that a scan met.
 #[derive(Debug)]
 struct Touched {
-    /// The key, in the run's bytes.
+    /// The key, in the run's bytes; nothing, of a leaf.
     whole: Range<usize>,
     /// As the run saw it first.
     seen: Seen,
@@ -187,6 +201,10 @@ impl Run {
             self.is_void |= !self.touched[place].seen.is_still(seen);
             return place;
         }
+        self.add(whole, seen, at)
+    }
+
+    fn add(&mut self, whole: &[u8], seen: Seen, at: Option<At>) -> usize {
         let place = self.touched.len();
         let start = self.bytes.len();
         self.bytes.extend_from_slice(whole);
@@ -207,6 +225,38 @@ impl Run {
             }
         }
         place
+    }
+
+    /// A scan has met a leaf in this state.
+    pub(super) fn meet(&mut self, leaf: Address, sequence: Sequence, turns: u64) {
+        if planted(Fault::RunScan) {
+            return;
+        }
+        self.met += 1;
+        if self.met > LEAVES_MET_MAX {
+            self.is_void = true;
+            return;
+        }
+        let seen = Seen {
+            is_there: false,
+            version: None,
+        };
+        let at = At {
+            turns,
+            sequence,
+            spot: Spot {
+                leaf,
+                index: Err(0),
+            },
+            was: None,
+            is_fixed: false,
+        };
+        self.add(&[], seen, Some(at));
+    }
+
+    fn has_written(&self) -> bool {
+        let mut touched = self.touched.iter();
+        touched.any(|touched| touched.written.is_some())
     }
 
     fn mark(&mut self, whole: &[u8], found: Option<&Found<'_>>, mark: Option<u8>) {
@@ -295,22 +345,29 @@ impl State {
         (at, found)
     }
 
-    /// Shows what there is of a key, and where, to `look`.
+    /// Shows what there is of a key, and where, to `look`; nowhere if there is no such tree. Its
+    /// `place` is by the tree's own number.
     fn look_at<R>(
         &self,
-        key: Key<'_>,
+        (key, place): (Key<'_>, &Place<'_>),
         warmed: &mut Warmed,
         look: impl FnOnce(Option<&Found<'_>>, Option<At>) -> R,
     ) -> R {
         let Some((sight, base)) = self.present(key.tree) else {
             return look(None, None);
         };
-        let place = Place::of(Key::new(base, key.bytes));
-        let leaf = self.leaf_of(key, (sight, &place), warmed);
+        let in_branch;
+        let place = if base == key.tree {
+            place
+        } else {
+            in_branch = Place::of(Key::new(base, key.bytes));
+            &in_branch
+        };
+        let leaf = self.leaf_of(key, (sight, place), warmed);
         let seen = self.see(leaf);
         let sequence = seen.state().sequence;
         let page = Page::of_slot(seen);
-        let (at, found) = self.find_at((sight, &place), (&page, leaf, sequence));
+        let (at, found) = self.find_at((sight, place), (&page, leaf, sequence));
         look(found.as_ref(), Some(at))
     }
 }
@@ -331,7 +388,7 @@ impl MinuetSession {
             return shown;
         }
         let state = self.entrance.enter();
-        state.look_at(key, &mut self.warmed, |found, at| {
+        state.look_at((key, &place), &mut self.warmed, |found, at| {
             let (shown, mark) = show(found, read);
             run.see(&whole, state.seen(key, found), at);
             run.mark(&whole, found, mark);
@@ -357,7 +414,7 @@ impl MinuetSession {
             };
         }
         let state = self.entrance.enter();
-        state.look_at(key, &mut self.warmed, |found, at| {
+        state.look_at((key, &place), &mut self.warmed, |found, at| {
             run.see(&whole, state.seen(key, found), at);
             state.probed(key, found)
         })
@@ -384,12 +441,13 @@ impl MinuetSession {
             (at, made)
         } else {
             let state = self.entrance.enter();
-            if state.seat(key.tree).is_none() {
-                // As outside of a run.
-                decide(None);
-                return None;
-            }
-            state.look_at(key, &mut self.warmed, |found, at| {
+            let is_written = !state.bases.contains_key(&key.tree);
+            state.look_at((key, &place), &mut self.warmed, |found, at| {
+                if at.is_none() || !is_written {
+                    // As outside of a run.
+                    decide(None);
+                    return (0, None);
+                }
                 let seen = state.seen(key, found);
                 let at = run.see(&whole, seen, at);
                 let (made, mark) = make(clock, (key, found, seen.version), into, hook, decide);
@@ -412,12 +470,19 @@ impl MinuetSession {
         self.reads = Some(self.engine.commits.0.load(Ordering::Relaxed));
     }
 
-    /// Something of the present is read without naming its keys.
-    pub(super) fn scan_in_run(&mut self) {
+    /// A scan of the present begins.
+    pub(super) fn begin_scan_in_run(&mut self) {
+        if let Some(run) = &mut self.under_way {
+            run.is_void |= run.has_written();
+        }
+    }
+
+    /// A key of the present is picked by chance.
+    pub(super) fn sample_in_run(&mut self) {
         if let Some(run) = &mut self.under_way {
             // Relaxed: what those runs have written is read later, under latches.
             let commits = || self.engine.commits.0.load(Ordering::Relaxed);
-            run.scanned.get_or_insert_with(commits);
+            run.sampled.get_or_insert_with(commits);
         }
     }
 }
@@ -458,34 +523,46 @@ impl Transactional for MinuetSession {
     }
 
     fn len(&self, tree: TreeId) -> u64 {
-        let mut keys = self.engine.len(tree);
-        if let Some(run) = &self.under_way {
-            for touched in &run.touched {
-                if let Some(written) = &touched.written
-                    && key_of(run.whole(touched)).tree == tree
-                {
-                    let change = difference(touched.seen.is_there, written.made.is_there);
-                    keys = keys.wrapping_add(change);
-                }
-            }
+        match &self.under_way {
+            Some(run) => self.count_in_run(run, tree),
+            None => self.engine.len(tree),
         }
-        keys
     }
 }
 
 impl MinuetSession {
+    /// How many keys a tree has, for a run; see [`Run::counted`].
+    fn count_in_run(&self, run: &Run, tree: TreeId) -> u64 {
+        let mut keys = self.engine.len(tree);
+        run.counted.borrow_mut().push((tree, keys));
+        for touched in &run.touched {
+            if let Some(written) = &touched.written
+                && key_of(run.whole(touched)).tree == tree
+            {
+                let change = difference(touched.seen.is_there, written.made.is_there);
+                keys = keys.wrapping_add(change);
+            }
+        }
+        keys
+    }
+
     /// Whether a run counts; then it is in the trees.
     fn commit(&mut self, run: &mut Run) -> bool {
         let commits = &self.engine.commits.0;
-        if let Some(before) = run.scanned
-            && (run.touched.iter().any(|touched| touched.written.is_some())
+        if let Some(before) = run.sampled
+            && (run.has_written()
                 // Relaxed: who has read something of such a run has had one of its latches since.
                 || commits.load(Ordering::Relaxed) != before)
         {
             return false;
         }
-        if run.touched.is_empty() {
+        let told = run.counted.get_mut().len();
+        if run.touched.is_empty() && told <= 1 {
             return true;
+        }
+        if told > 1 {
+            // There may be no moment at which the one and the other are so many.
+            return self.engine.write().commit_alone(run, commits);
         }
         let state = self.entrance.enter();
         if state.is_as_read(run) {
@@ -501,21 +578,42 @@ impl State {
     /// Whether a run has only read, and no leaf has changed that it read. They need not be latched
     /// at once: all were as they are when it had read the last one.
     fn is_as_read(&self, run: &Run) -> bool {
-        run.touched.iter().all(|touched| {
-            let is_same = |at: At| {
-                let is_there = at.turns == self.turns;
-                is_there && self.see(at.spot.leaf).state().sequence == at.sequence
-            };
-            touched.written.is_none() && touched.at.is_some_and(is_same)
+        self.has_as_many(&run.counted.borrow())
+            && run.touched.iter().all(|touched| {
+                let is_same = |at: At| {
+                    let is_there = at.turns == self.turns;
+                    is_there && self.see(at.spot.leaf).state().sequence == at.sequence
+                };
+                touched.written.is_none() && touched.at.is_some_and(is_same)
+            })
+    }
+
+    /// Whether a tree has as many keys as the run was told (MR5).
+    fn has_as_many(&self, told: &[(TreeId, u64)]) -> bool {
+        if told.is_empty() || planted(Fault::RunKeys) {
+            return true;
+        }
+        let _counting = lock(&self.counting);
+        told.iter().all(|(tree, keys)| {
+            // Acquire: leaves that are compared next are compared later. Whoever changes a leaf and
+            // the number has the leaf's latch until both are done.
+            let load = |counted: &Counted| counted.keys.load(Ordering::Acquire);
+            self.trees.get(tree).map_or(0, load) == *keys
         })
     }
 
     /// Whether a run counts, if what it writes changes leaves alone. Otherwise nothing has changed.
     fn commit_in_leaves(&self, run: &mut Run, commits: &AtomicU64) -> Result<bool, BeyondLeaf> {
-        let Run { touched, bytes, .. } = run;
+        let Run {
+            touched,
+            bytes,
+            counted,
+            ..
+        } = run;
         for touched in &mut *touched {
             touched.leaf = match touched.at {
                 Some(at) if at.turns == self.turns => at.spot.leaf,
+                _ if touched.whole.is_empty() => return Ok(false),
                 _ => match self.placed(&bytes[touched.whole.clone()]) {
                     Some((sight, place)) => self.leaf(sight, Target::At(place.entry())),
                     None => return Ok(false),
@@ -535,6 +633,9 @@ impl State {
                 return Ok(false);
             }
         }
+        if !self.has_as_many(counted.get_mut()) {
+            return Ok(false);
+        }
         if planted(Fault::RunLatch) {
             drop(latches);
             std::thread::yield_now();
@@ -553,6 +654,9 @@ impl State {
         }
         // Before the first latch is released (MR2).
         changes.sort_unstable();
+        let is_of_several = changes.iter().any(|(tree, _)| *tree != changes[0].0);
+        // One after the other, for whoever compares one of them (MR5).
+        let _counting = is_of_several.then(|| lock(&self.counting));
         for changes in changes.chunk_by(|(one, _), (next, _)| one == next) {
             let sum = changes
                 .iter()
@@ -579,6 +683,8 @@ impl State {
             let is_same = |at: &At| at.turns == self.turns && at.sequence == latch.sequence();
             let at = if let Some(at) = touched.at.filter(is_same) {
                 at
+            } else if whole.is_empty() {
+                return Ok(false);
             } else {
                 let Some((sight, place)) = self.placed(whole) else {
                     return Ok(false);
@@ -643,6 +749,17 @@ impl State {
     fn commit_alone(&mut self, run: &Run, commits: &AtomicU64) -> bool {
         for touched in &run.touched {
             let whole = run.whole(touched);
+            if whole.is_empty() {
+                // Nobody else was alone since.
+                let is_same = |at: At| {
+                    at.turns + 1 == self.turns
+                        && self.see(at.spot.leaf).state().sequence == at.sequence
+                };
+                if touched.at.is_some_and(is_same) {
+                    continue;
+                }
+                return false;
+            }
             let key = key_of(whole);
             let Some((sight, place)) = self.placed(whole) else {
                 return false;
@@ -655,6 +772,9 @@ impl State {
             {
                 return false;
             }
+        }
+        if !self.has_as_many(&run.counted.borrow()) {
+            return false;
         }
         for touched in &run.touched {
             let Some(written) = &touched.written else {

@@ -7,6 +7,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, Key, TreeId};
+use pando_memnode::{Address, Sequence};
 
 use super::State;
 use super::place::{Place, ends};
@@ -70,11 +71,13 @@ impl<'f> Scan<'f> {
         }
     }
 
-    /// Shows the entries of some leaves to `visit`. If it breaks, there is no more.
+    /// Shows the entries of some leaves to `visit`. If it breaks, there is no more. `meet` is told
+    /// of each leaf, which is held then, and in which state it is.
     pub(super) fn turn(
         &mut self,
         state: &State,
         sight: &Sight,
+        mut meet: impl FnMut(Address, Sequence),
         mut visit: impl FnMut(&[u8], &Found<'_>) -> ControlFlow<()>,
     ) {
         let Some(from) = self.next.take() else { return };
@@ -97,6 +100,7 @@ impl<'f> Scan<'f> {
                 Some(next)
             });
             let page = state.searched(leaf);
+            meet(leaf, page.holder().state().sequence);
             let range = match self.way {
                 Direction::Forward => State::range(&page, &from, &high),
                 Direction::Backward => State::range(&page, &low, &from),

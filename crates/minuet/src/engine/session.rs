@@ -403,7 +403,7 @@ impl MinuetSession {
         read: impl FnOnce(Option<(&[u8], ValueRef<'_>)>) -> R,
     ) -> R {
         if at.is_none() {
-            self.scan_in_run();
+            self.sample_in_run();
         }
         let state = self.entrance.enter();
         let Some((sight, base)) = state.sight(at, tree) else {
@@ -432,7 +432,7 @@ impl MinuetSession {
         mut visit: impl FnMut(&[u8], ValueRef<'_>) -> ControlFlow<()>,
     ) {
         if at.is_none() {
-            self.scan_in_run();
+            self.begin_scan_in_run();
         }
         let base = self.entrance.enter().sight(at, tree).map(|(_, base)| base);
         let Some(base) = base else { return };
@@ -443,7 +443,13 @@ impl MinuetSession {
                 return;
             };
             let mut marked = Vec::new();
-            scan.turn(&state, sight, |key, found| {
+            let under_way = &mut self.under_way;
+            let meet = |leaf, sequence| {
+                if let Some(run) = under_way.as_mut().filter(|_| at.is_none()) {
+                    run.meet(leaf, sequence, state.turns);
+                }
+            };
+            scan.turn(&state, sight, meet, |key, found| {
                 let (shown, mark) = found.show(|value| visit(key, value));
                 note_mark(&mut marked, (tree, key), found, mark);
                 shown

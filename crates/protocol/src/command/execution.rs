@@ -55,6 +55,9 @@ words! {
     OnlyRemoves = "only-removes",
     /// May run in slices, between which other commands run.
     Sliced = "sliced",
+    /// Reads what EXEC can compare when it ends, besides keys that it names: a portion of a range,
+    /// the number of keys.
+    Comparable = "comparable",
     /// As quick as a fast command while its arguments are small, though Redis does not call it
     /// fast.
     BriefWhenSmall = "brief-when-small",

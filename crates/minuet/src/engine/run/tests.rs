@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pando_engine::{
     Body, BodyRef, Decision, Direction, Engine, Key, NewValue, NoHook, Ordered, Outcome, Point,
-    Probe, Transactional, TreeId, ValueRef,
+    Probe, Snapshots, Transactional, TreeId, ValueRef,
 };
 
 use super::super::tests::{entry, maintain, open, put};
@@ -35,8 +35,12 @@ fn count(model: &BTreeMap<Name, Vec<u8>>, tree: TreeId) -> u64 {
     model.keys().filter(|(of, _)| *of == tree).count() as u64
 }
 
-/// Whether everything in the model is there.
+/// Whether everything in the model is there, and counted.
 fn holds(session: &mut MinuetSession, model: &BTreeMap<Name, Vec<u8>>) -> bool {
+    let trees: BTreeSet<_> = model.keys().map(|(tree, _)| *tree).collect();
+    for tree in trees {
+        assert_eq!(session.engine.len(tree), count(model, tree));
+    }
     let mut all = model.iter();
     all.all(|((tree, key), value)| get(session, *tree, key).as_ref() == Some(value))
 }
@@ -94,19 +98,19 @@ fn runs_are_as_the_model_says() {
                 }
             }
         }
-        let counted = trees.map(|tree| Transactional::len(&session, tree));
+        // Of two numbers, a run that is alone tells whether they are of one moment.
+        let told = &trees[..round as usize % 3];
+        let counted: Vec<_> = told.iter().map(|tree| session.len(*tree)).collect();
         let outcome = session.end_run();
         if is_broken {
             assert_eq!(outcome, Outcome::Conflict, "round {round}");
             conflicts += 1;
         } else {
             assert_eq!(outcome, Outcome::Done, "round {round}");
-            assert_eq!(counted, trees.map(|tree| count(&within, tree)));
+            let expected = told.iter().map(|tree| count(&within, *tree));
+            assert!(expected.eq(counted), "round {round}");
             model = within;
             done += 1;
-        }
-        for tree in trees {
-            assert_eq!(engine.len(tree), count(&model, tree), "round {round}");
         }
         assert!(holds(&mut other, &model), "round {round}");
         if round % 64 == 0 {
@@ -331,10 +335,129 @@ fn check(fault: Option<Fault>, rounds: usize) -> Option<String> {
     })
 }
 
-/// MR1 runs-validated, MR3 scans-between-runs.
+/// MR1 runs-validated, MR3 reads-between-runs.
 #[test]
 fn runs_beside_each_other_are_as_one_after_the_other() {
     assert_eq!(check(None, 3000), None);
+}
+
+/// Whether a run of a scan counts only if nothing has come into what was scanned, or gone.
+fn scans_are_compared() -> bool {
+    let (clock, engine) = open(1);
+    let (mut session, mut other) = (engine.session().unwrap(), engine.session().unwrap());
+    let tree = engine.create_tree();
+    for number in (0..200).step_by(2) {
+        put(&mut session, tree, &account(number), b"12345678");
+    }
+    let scan = |session: &mut MinuetSession, meanwhile: &mut dyn FnMut()| {
+        session.begin_run();
+        let from = account(50);
+        session.scan(
+            tree,
+            Bound::Included(&from),
+            Direction::Forward,
+            |key, _| {
+                if key < &account(90)[..] {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            },
+        );
+        meanwhile();
+        // What it writes elsewhere takes part.
+        put(session, tree, &account(199), b"87654321");
+        let outcome = session.end_run();
+        // It is not there for the next time.
+        remove(session, tree, &account(199));
+        outcome
+    };
+    let far = [account(0), account(190)];
+    let mut is_right = scan(&mut session, &mut || ()) == Outcome::Done;
+    is_right &= scan(&mut session, &mut || {
+        for key in &far {
+            put(&mut other, tree, key, b"11111111");
+        }
+    }) == Outcome::Done;
+    for number in [51, 60, 88] {
+        is_right &= scan(&mut session, &mut || {
+            put(&mut other, tree, &account(number), b"22222222");
+        }) == Outcome::Conflict;
+        is_right &= scan(&mut session, &mut || {
+            remove(&mut other, tree, &account(number));
+        }) == Outcome::Conflict;
+        is_right &= scan(&mut session, &mut || {
+            engine.freeze(clock.end_all()).unwrap();
+            put(&mut other, tree, &account(number), b"33333333");
+        }) == Outcome::Conflict;
+    }
+    // It would not show what was written.
+    session.begin_run();
+    put(&mut session, tree, &account(60), b"44444444");
+    session.scan(tree, Bound::Unbounded, Direction::Backward, |_, _| {
+        ControlFlow::Break(())
+    });
+    is_right && session.end_run() == Outcome::Conflict
+}
+
+/// Whether a run that was told of numbers of keys counts only if these are of one moment.
+fn counts_are_compared() -> bool {
+    let (_, engine) = open(1);
+    let (mut session, mut other) = (engine.session().unwrap(), engine.session().unwrap());
+    let trees = [engine.create_tree(), engine.create_tree()];
+    for (tree, number) in (0..100).flat_map(|number| trees.map(|tree| (tree, number))) {
+        put(&mut session, tree, &account(number), b"12345678");
+    }
+    let mut is_right = true;
+    let far = account(99);
+    for told in [&trees[..1], &trees[..]] {
+        for writes in [false, true] {
+            for (change, expected) in [(false, Outcome::Done), (true, Outcome::Conflict)] {
+                session.begin_run();
+                assert!(get(&mut session, trees[1], &account(7)).is_some());
+                let len = |tree: &TreeId| Transactional::len(&session, *tree);
+                assert!(told.iter().all(|tree| len(tree) == 100));
+                if writes {
+                    put(&mut session, trees[1], &account(8), b"87654321");
+                }
+                put(&mut other, trees[0], &far, b"11111111");
+                if change {
+                    remove(&mut other, trees[0], &far);
+                }
+                is_right &= session.end_run() == expected;
+                put(&mut other, trees[0], &far, b"12345678");
+            }
+        }
+    }
+    is_right
+}
+
+/// MR5 counts-compared.
+#[test]
+fn numbers_of_keys_of_runs_are_compared() {
+    assert!(counts_are_compared());
+}
+
+#[test]
+fn canary_numbers_that_are_not_compared_are_found() {
+    plant(Some(Fault::RunKeys));
+    let is_right = counts_are_compared();
+    plant(None);
+    assert!(!is_right);
+}
+
+/// MR4 scans-compared.
+#[test]
+fn scans_of_runs_are_compared() {
+    assert!(scans_are_compared());
+}
+
+#[test]
+fn canary_scans_that_are_not_compared_are_found() {
+    plant(Some(Fault::RunScan));
+    let is_right = scans_are_compared();
+    plant(None);
+    assert!(!is_right);
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new(DatabaseCommand::Dbsize.id(), "dbsize", 1)
         .flags(&[Flag::Readonly, Flag::Fast])
         .categories(&[Category::Keyspace])
+        .rules(&[Rule::Comparable])
         .tips(&["request_policy:all_shards", "response_policy:agg_sum"])
         .group(Group::Server, "1.0.0")
         .summary("Returns the number of keys in the selected database.")
