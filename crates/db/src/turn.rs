@@ -531,21 +531,6 @@ impl<'t> Turn<'t> {
         Ok(None)
     }
 
-    fn queue(
-        &self,
-        client: &mut Client,
-        spec: &'static CommandSpec,
-        request: Request<'_>,
-        reply: &mut Reply<'_>,
-        host: &mut impl Host,
-    ) -> Result<Progress, CommandError> {
-        let transaction = client.transaction.as_mut().expect("MULTI came before");
-        transaction.queue(spec, request, self.database.request_bytes_max())?;
-        reply.simple("QUEUED");
-        host.queued(client);
-        Ok(Progress::Done)
-    }
-
     fn reply_refusal(
         &self,
         client: &mut Client,

@@ -36,6 +36,22 @@ impl Turn<'_> {
         Ok(Progress::Done)
     }
 
+    /// Queues a request behind MULTI.
+    pub(super) fn queue(
+        &self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        let transaction = client.transaction.as_mut().expect("MULTI came before");
+        transaction.queue(spec, request, self.database.request_bytes_max())?;
+        reply.simple("QUEUED");
+        host.queued(client);
+        Ok(Progress::Done)
+    }
+
     /// DISCARD.
     pub(super) fn discard(&mut self, client: &mut Client, reply: &mut Reply<'_>) -> Handled {
         if client.transaction.take().is_none() {
