@@ -377,6 +377,7 @@ mod schedules {
     }
 
     #[test]
+    #[ignore = "one schedule of thousands shows it: minutes, on demand"]
     #[should_panic]
     fn a_beginning_before_an_end_is_caught() {
         caught(Fault::BeginningFirst);
