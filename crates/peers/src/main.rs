@@ -12,14 +12,12 @@
 //! | `workload` | keys, values, the phases |
 //! | `store` | what a store does, and the list of them |
 //! | `ours`, `lmdb`, `berkeley`, `rocks` | the stores |
-//! | `unflushed` | our memory without flushes and fences |
 
 mod berkeley;
 mod lmdb;
 mod ours;
 mod rocks;
 mod store;
-mod unflushed;
 mod workload;
 
 use std::path::PathBuf;

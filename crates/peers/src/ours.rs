@@ -7,27 +7,21 @@ use pando_cdds::{Tree, limits};
 use pando_pmem::{Mapped, Medium, Pmem, Pool, Protection, Shape};
 
 use crate::store::{Outcome, Store};
-use crate::unflushed::Unflushed;
 
 /// The tree; every flush and fence is executed.
 pub(crate) fn durable(directory: &Path, bytes: u64) -> Outcome<Ours<Mapped>> {
-    Ours::create(mapped(directory, bytes)?)
+    Ours::create(mapped(directory, bytes, Medium::Rehearsal)?)
 }
 
 /// The same tree without flushes and fences.
-pub(crate) fn volatile(directory: &Path, bytes: u64) -> Outcome<Ours<Unflushed>> {
-    Ours::create(Unflushed::new(mapped(directory, bytes)?))
+pub(crate) fn volatile(directory: &Path, bytes: u64) -> Outcome<Ours<Mapped>> {
+    Ours::create(mapped(directory, bytes, Medium::SharedMemory)?)
 }
 
-fn mapped(directory: &Path, bytes: u64) -> Outcome<Mapped> {
+fn mapped(directory: &Path, bytes: u64, medium: Medium) -> Outcome<Mapped> {
     let bytes = bytes.next_multiple_of(1 << 20);
     let path = directory.join("pool");
-    Ok(Mapped::create(
-        &path,
-        bytes,
-        Medium::Rehearsal,
-        Protection::None,
-    )?)
+    Ok(Mapped::create(&path, bytes, medium, Protection::None)?)
 }
 
 pub(crate) struct Ours<M> {

@@ -8,7 +8,7 @@ use std::io;
 
 use pando_sync::shim::unmodelled::{AtomicU32, Ordering, compiler_fence};
 
-use crate::region::Region;
+use crate::region::{Region, words_of_region};
 use crate::{Filed, Mapped, Offset, Pmem, Wear, Words};
 
 /// See the module's header.
@@ -84,46 +84,7 @@ impl Memory {
 }
 
 impl Pmem for Memory {
-    #[inline]
-    fn bytes(&self) -> u64 {
-        self.region.bytes()
-    }
-
-    #[inline]
-    fn load(&self, at: Offset) -> u64 {
-        self.region.load(at)
-    }
-
-    #[inline]
-    fn row(&self, at: Offset, count: usize) -> Words<'_> {
-        self.region.row(at, count)
-    }
-
-    #[inline]
-    fn prefetch(&self, at: Offset, length: usize) {
-        self.region.prefetch(at, length);
-    }
-
-    #[inline]
-    fn store(&self, at: Offset, word: u64) {
-        self.region.store(at, word);
-    }
-
-    #[inline]
-    fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-        self.region.compare_exchange(at, current, new)
-    }
-
-    #[inline]
-    fn write(&self, at: Offset, bytes: &[u8]) {
-        self.region.write(at, bytes);
-    }
-
-    #[inline]
-    unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
-        // SAFETY: the caller promises it.
-        unsafe { self.region.read(at, length) }
-    }
+    words_of_region!();
 
     #[inline]
     fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {

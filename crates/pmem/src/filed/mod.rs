@@ -38,7 +38,7 @@ use rustix::mm::MapFlags;
 
 use self::journal::{BLOCK_BYTES, Journal};
 use crate::mapped::{Mapping, file};
-use crate::region::Region;
+use crate::region::{Region, words_of_region};
 use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Wear, Words, check_size};
 
 /// An ordinary file as memory.
@@ -139,44 +139,7 @@ impl Filed {
 }
 
 impl Pmem for Filed {
-    fn bytes(&self) -> u64 {
-        self.region.bytes()
-    }
-
-    #[inline]
-    fn load(&self, at: Offset) -> u64 {
-        self.region.load(at)
-    }
-
-    #[inline]
-    fn row(&self, at: Offset, count: usize) -> Words<'_> {
-        self.region.row(at, count)
-    }
-
-    #[inline]
-    fn prefetch(&self, at: Offset, length: usize) {
-        self.region.prefetch(at, length);
-    }
-
-    #[inline]
-    fn store(&self, at: Offset, word: u64) {
-        self.region.store(at, word);
-    }
-
-    #[inline]
-    fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-        self.region.compare_exchange(at, current, new)
-    }
-
-    fn write(&self, at: Offset, bytes: &[u8]) {
-        self.region.write(at, bytes);
-    }
-
-    #[inline]
-    unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
-        // SAFETY: the caller promises it.
-        unsafe { self.region.read(at, length) }
-    }
+    words_of_region!();
 
     #[inline]
     fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {

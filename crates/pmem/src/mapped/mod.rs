@@ -42,7 +42,7 @@ pub(crate) use self::mapping::Mapping;
 use self::protection::Protector;
 pub use self::protection::{Protection, has_protection_keys};
 use crate::limits::POOL_UNIT_BYTES;
-use crate::region::Region;
+use crate::region::{Region, words_of_region};
 use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Wear, Words, Writes, check_size};
 
 /// What lies below a mapping.
@@ -247,44 +247,7 @@ fn lies_in_memory(file: &File) -> io::Result<bool> {
 }
 
 impl Pmem for Mapped {
-    fn bytes(&self) -> u64 {
-        self.region.bytes()
-    }
-
-    #[inline]
-    fn load(&self, at: Offset) -> u64 {
-        self.region.load(at)
-    }
-
-    #[inline]
-    fn row(&self, at: Offset, count: usize) -> Words<'_> {
-        self.region.row(at, count)
-    }
-
-    #[inline]
-    fn prefetch(&self, at: Offset, length: usize) {
-        self.region.prefetch(at, length);
-    }
-
-    #[inline]
-    fn store(&self, at: Offset, word: u64) {
-        self.region.store(at, word);
-    }
-
-    #[inline]
-    fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-        self.region.compare_exchange(at, current, new)
-    }
-
-    fn write(&self, at: Offset, bytes: &[u8]) {
-        self.region.write(at, bytes);
-    }
-
-    #[inline]
-    unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
-        // SAFETY: the caller promises it.
-        unsafe { self.region.read(at, length) }
-    }
+    words_of_region!();
 
     #[inline]
     fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
