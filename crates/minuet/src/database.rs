@@ -1,6 +1,6 @@
 //! One proxy and memnodes that answer at once: transactions one after the other, run by function.
 
-use pando_memnode::{CoordinatorId, Limits};
+use pando_memnode::{Address, CoordinatorId, Limits};
 
 use crate::error::{Error, Stop};
 use crate::job::Job;
@@ -59,6 +59,17 @@ impl Database {
 
     pub(crate) fn memnodes_mut(&mut self) -> &mut Embedded {
         &mut self.memnodes
+    }
+
+    /// Changes an inner node past all transactions, in one turn with its memnode.
+    pub(crate) fn edit_node<R>(
+        &mut self,
+        address: Address,
+        edit: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        self.proxy.uncache(address);
+        let memnode = self.memnodes.memnode_mut(address.memnode);
+        memnode.edit(address.slot, edit)
     }
 
     /// Goes on with another proxy, which has another cache.

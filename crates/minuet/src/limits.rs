@@ -56,6 +56,12 @@ pub const LATCHES_MAX: usize = 64;
 /// Leaves that the scans of one run in one process may meet.
 pub const LEAVES_MET_MAX: usize = 256;
 
+/// Leaves that are allocated for splits beside each other in one process, at most, and slots for
+/// each of them.
+pub const SPARES_MAX: usize = 64;
+/// See [`SPARES_MAX`].
+pub const SLOTS_PER_SPARE: usize = 16;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 448;
 
