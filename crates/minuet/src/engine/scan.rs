@@ -145,18 +145,14 @@ impl<'f> Scan<'f> {
             let Some(end) = end else { return };
             let link = page.link().filter(|_| self.way == Direction::Forward);
             let next = link.or_else(|| ahead.take()).filter(|_| left > 0);
-            match next {
-                Some(next) => {
-                    if self.way == Direction::Backward {
-                        end.clone_into(&mut to);
-                    }
-                    leaf = next;
-                }
-                None => {
-                    self.next = Some(end.to_vec());
-                    return;
-                }
+            let Some(next) = next else {
+                self.next = Some(end.to_vec());
+                return;
+            };
+            if self.way == Direction::Backward {
+                end.clone_into(&mut to);
             }
+            leaf = next;
         }
     }
 }

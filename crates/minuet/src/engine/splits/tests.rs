@@ -165,7 +165,7 @@ fn nothing_is_left_of_leaves_that_were_split_off() {
     for number in 0..KEYS {
         put(&mut session, tree, &key_of(number), b"value");
     }
-    assert!(used(&engine) > empty + 40);
+    assert!(used(&engine) > empty + 20);
     for number in 0..KEYS {
         session.update(Key::new(tree, &key_of(number)), &mut NoHook, |_| {
             Decision::Remove
