@@ -109,7 +109,12 @@ impl Database {
             };
             self.proxy.flush(&mut way);
             let Some((ticket, reply)) = way.receive() else {
-                break;
+                if ended.is_some() || !job.is_paused() {
+                    break;
+                }
+                // Nobody else is here: a pause is over at once.
+                ended = job.tick(&mut self.proxy);
+                continue;
             };
             if let Some((_, from)) = self.proxy.receive(ticket, &reply) {
                 ended = ended.or(job.receive(&mut self.proxy, ticket, from, reply));
