@@ -37,9 +37,10 @@
 //! - **ME6 links-lead-on** A leaf that is split while others are inside keeps its low fence, and
 //!   says under its latch where its upper part is; that is whole before. So a key that was to be
 //!   found there is in it, or in a leaf to which links lead, one after the other to the right.
-//! - **ME7 links-for-insiders** Whoever is alone first tells the nodes above of the leaves that were
-//!   split, and takes away the links (`splits`). So all that needs more than a leaf, transactions
-//!   and snapshots too, finds a tree without links, and a version that is kept has none.
+//! - **ME7 links-for-insiders** Whoever is alone first tells the nodes above of the leaves that
+//!   were split, and takes away the links (`splits`). So all that needs more than a leaf,
+//!   transactions and snapshots too, finds a tree without links, and a version that is kept has
+//!   none.
 //!
 //! Writers of different leaves do not wait for each other. Changes that need more than one leaf do,
 //! and everybody for them: first changes of a page after a snapshot, large values, and one split of

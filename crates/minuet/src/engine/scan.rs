@@ -2,8 +2,9 @@
 //!
 //! While a session is inside, no child of a node comes or goes (ME4 leaves-alone), so what led to a
 //! leaf leads to its neighbours, but for those that were split off from it or from them: these are
-//! shown in between, by their links (ME6 links-lead-on). A leaf is held while its entries are shown, and no other one then;
-//! the next one is asked for before, and cells some ahead of the one that is shown.
+//! shown in between, by their links (ME6 links-lead-on). A leaf is held while its entries are
+//! shown, and no other one then; the next one is asked for before, and cells some ahead of the one
+//! that is shown.
 
 use std::ops::{Bound, ControlFlow};
 

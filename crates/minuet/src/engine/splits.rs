@@ -2,8 +2,8 @@
 //!
 //! Follows Lehman and Yao's B-link trees, "Efficient Locking for Concurrent Operations on B-Trees"
 //! (1981), at the leaves and for a while: the upper half of a leaf goes to a spare one, under the
-//! leaf's latch, and a link leads there. Minuet's paper splits in a transaction, as whoever is alone
-//! here does. That kept everybody out once in some forty new keys.
+//! leaf's latch, and a link leads there. Minuet's paper splits in a transaction, as whoever is
+//! alone here does. That kept everybody out once in some forty new keys.
 //!
 //! ```text
 //! spare ── make_room ──> linked from its left neighbour ── post_splits ──> child of a node
@@ -56,7 +56,8 @@ impl Splits {
 }
 
 impl State {
-    /// Makes room for `needed` bytes in a leaf of a branch's tip, or splits it (ME6).
+    /// Makes room for `needed` bytes in a leaf of a branch's tip, or splits it
+    /// (ME6 links-lead-on).
     pub(super) fn make_room(
         &self,
         branch: BranchId,
@@ -92,7 +93,8 @@ impl State {
         Ok(())
     }
 
-    /// Tells nodes of the leaves below them that were split off (ME7).
+    /// Tells nodes of the leaves below them that were split off
+    /// (ME7 links-for-insiders).
     pub(super) fn post_splits(&mut self) {
         let split = std::mem::take(&mut self.splits_alone().split);
         if planted(Fault::LinkUnposted) {

@@ -1,9 +1,9 @@
 //! Leaves that a batch was warmed with, for the operations that follow it: they need not go down
 //! the tree again.
 //!
-//! A leaf that was found still is the key's, or leads there, if nobody has been alone since (ME4
-//! leaves-alone): only then are leaves merged, copied or left by a tip, and links taken away. It is noted with the key, so one that
-//! comes in another order, or not at all, is not mistaken for it.
+//! A leaf that was found still is the key's, or leads there, if nobody has been alone since: only
+//! then are leaves merged, copied or left by a tip, and links taken away (ME4 leaves-alone). It is
+//! noted with the key, so one that comes in another order, or not at all, is not mistaken for it.
 
 use pando_engine::{Key, TreeId};
 use pando_memnode::Address;
