@@ -16,7 +16,7 @@
 //! - **SL1 latched-by-bytes** A slot is latched if and only if its bytes are of the kind that the
 //!   host named. Every write of a minitransaction restores that.
 //! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
-//!   addresses, so none waits in a circle.
+//!   addresses, or one of a slot that nobody else can find, so none waits in a circle.
 
 use std::ops::Deref;
 use std::ptr;

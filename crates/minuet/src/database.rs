@@ -1,6 +1,6 @@
 //! One proxy and memnodes that answer at once: transactions one after the other, run by function.
 
-use pando_memnode::{CoordinatorId, Limits};
+use pando_memnode::{Address, CoordinatorId, Limits};
 
 use crate::error::{Error, Stop};
 use crate::job::Job;
@@ -61,6 +61,17 @@ impl Database {
         &mut self.memnodes
     }
 
+    /// Changes an inner node past all transactions, in one turn with its memnode.
+    pub(crate) fn edit_node<R>(
+        &mut self,
+        address: Address,
+        edit: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        self.proxy.uncache(address);
+        let memnode = self.memnodes.memnode_mut(address.memnode);
+        memnode.edit(address.slot, edit)
+    }
+
     /// Goes on with another proxy, which has another cache.
     #[cfg(test)]
     pub(crate) fn swap_proxy(&mut self, other: &mut Proxy) {
@@ -98,7 +109,12 @@ impl Database {
             };
             self.proxy.flush(&mut way);
             let Some((ticket, reply)) = way.receive() else {
-                break;
+                if ended.is_some() || !job.is_paused() {
+                    break;
+                }
+                // Nobody else is here: a pause is over at once.
+                ended = job.tick(&mut self.proxy);
+                continue;
             };
             if let Some((_, from)) = self.proxy.receive(ticket, &reply) {
                 ended = ended.or(job.receive(&mut self.proxy, ticket, from, reply));

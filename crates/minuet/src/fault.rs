@@ -57,6 +57,12 @@ pub(crate) enum Fault {
     RunKeys,
     /// A leaf that was found before somebody was alone passes for a key's.
     WarmedTurns,
+    /// A key is not looked for in the upper part of its leaf, which was split off.
+    LinkLeft,
+    /// A scan on its way back begins at a leaf whose upper part was split off.
+    LinkBack,
+    /// Whoever is alone does not tell the nodes above of leaves that were split.
+    LinkUnposted,
     /// A traversal at a tip looks at the fences and the notes of copies of no inner node: what
     /// compared inner nodes make up for, and nothing else does.
     OnlyPaths,

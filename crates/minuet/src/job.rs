@@ -5,8 +5,8 @@
 //!           v                                                      │
 //!   run ── away ──> Fetching ──> run ── done ──┬─> (confirmed at once: over)
 //!    ^                 │                       ├─> Validating ─────┤
-//!    │               busy                      ├─> Executing ──────┤──> over
-//!    └──── tick ──── Paused <── busy ──────────┴─> Preparing ──────┘
+//!    │           busy, overtaken               ├─> Executing ──────┤──> over
+//!    └──── tick ──── Paused <── the same ──────┴─> Preparing ──────┘
 //! ```
 //!
 //! - Nothing written, and all that was read was so in one wave at one memnode, because the wave
@@ -105,6 +105,8 @@ pub struct Job<P: Program> {
     compared: BTreeMap<MemnodeId, Vec<Compared>>,
     wave: u32,
     attempts: u32,
+    /// Ticks of the attempt, pauses aside.
+    ticks: u32,
     patience: Patience,
 }
 
@@ -124,6 +126,7 @@ impl<P: Program> Job<P> {
             compared: BTreeMap::new(),
             wave: 0,
             attempts: 0,
+            ticks: 0,
             patience: Patience::default(),
         }
     }
@@ -138,7 +141,7 @@ impl<P: Program> Job<P> {
         self.run(proxy)
     }
 
-    /// A tick of the host's clock: who met locks tries again, sooner or later.
+    /// A tick of the host's clock: who met locks, or was overtaken, tries again, sooner or later.
     pub fn tick(&mut self, proxy: &mut Proxy) -> Option<Ended<P>> {
         match &mut self.phase {
             Phase::Paused(ticks @ 2.., _) => {
@@ -147,8 +150,16 @@ impl<P: Program> Job<P> {
             }
             Phase::Paused(_, Some(last)) if proxy.is_open(*last) => None,
             Phase::Paused(..) => self.run(proxy),
-            _ => None,
+            _ => {
+                self.ticks = self.ticks.saturating_add(1);
+                None
+            }
         }
+    }
+
+    /// Whether nothing but ticks brings it on.
+    pub(crate) fn is_paused(&self) -> bool {
+        matches!(self.phase, Phase::Paused(..))
     }
 
     /// The minitransaction that commits it, once the memnodes may have heard of that: if this
@@ -617,14 +628,19 @@ impl<P: Program> Job<P> {
             let output = self.output.take().expect("the run is done");
             return self.over(proxy, output);
         }
-        if trouble.conflict
-            && let Err(error) = self.begin_attempt(proxy)
-        {
-            return self.over(proxy, Err(error));
+        let mut shortest = None;
+        if trouble.conflict {
+            if let Err(error) = self.begin_attempt(proxy) {
+                return self.over(proxy, Err(error));
+            }
+            let took = std::mem::take(&mut self.ticks);
+            let pauses = self.patience.is_overtaken(proxy.config.at_once);
+            shortest = pauses.then_some(took);
         }
-        if trouble.busy {
+        if trouble.busy || shortest.is_some() {
             let which = u64::from(proxy.id().host()) << 24 ^ self.id.0;
-            self.phase = Phase::Paused(self.patience.pause(which), self.committing());
+            let pause = self.patience.pause(which, shortest.unwrap_or(0));
+            self.phase = Phase::Paused(pause, self.committing());
             return None;
         }
         self.run(proxy)

@@ -56,6 +56,12 @@ pub const LATCHES_MAX: usize = 64;
 /// Leaves that the scans of one run in one process may meet.
 pub const LEAVES_MET_MAX: usize = 256;
 
+/// Leaves that are allocated for splits beside each other in one process, at most, and slots for
+/// each of them.
+pub const SPARES_MAX: usize = 64;
+/// See [`SPARES_MAX`].
+pub const SLOTS_PER_SPARE: usize = 16;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 448;
 
@@ -97,6 +103,9 @@ pub struct Config {
     /// Times that a transaction meets the locks of the same minitransaction before it settles it.
     /// Each time, the transaction's patience doubles. 1 and up.
     pub patience: u32,
+    /// Attempts of a transaction that follow each other at once, though it was overtaken; later
+    /// ones pause first.
+    pub at_once: u32,
     /// Newest snapshots that stay without a name or a lease.
     pub newest_kept: u32,
     /// Ids in a descendant set of a node that is made on the first branch, at most (§5.2).
@@ -116,6 +125,7 @@ impl Default for Config {
             resend_ticks: 4,
             wait_ticks: 8,
             patience: 8,
+            at_once: 1,
             newest_kept: 16,
             descendants_max: DESCENDANTS_MAX,
             inner_nodes: InnerNodes::Dirty,

@@ -19,10 +19,14 @@
 //! | 42 | 1 | number of notes of copies |
 //! | 43 | 1 | 1: the page is its version's root; 2: it is a discretionary copy |
 //! | 44 | 2 | where the directory begins |
-//! | 46 | 2 | zero |
+//! | 46 | 1 | 1: a leaf's upper part was split off, and the node above does not know yet |
+//! | 47 | 1 | zero |
 //! | 48 | 96 | notes of copies, 24 bytes each: the version to which the page was copied (8), and where that copy is, a slot of the same memnode (8) and its generation (8); slot `2^64 - 1`: versions from there on do not lead here |
 //! | 144 | 24 | a note like these of a later copy, to get there sooner; version 0: none |
 //! | 168 | | the low fence, the high fence, the directory: six bytes a cell, in the order of keys |
+//!
+//! Of a leaf whose upper part was split off, the first 18 bytes of the notes are where that is: it
+//! was made at a tip, so it has no notes (`halves`).
 //!
 //! An entry of the directory is where the cell is (2), and the cell's *hint* (4): the first four
 //! bytes of its suffix as a number, zeros where there are none. A search compares hints, so that it
@@ -43,6 +47,7 @@
 //! pieces, so that a SET sends and logs some tens of bytes (`edit`).
 
 mod edit;
+mod halves;
 mod node;
 mod search;
 
@@ -86,9 +91,11 @@ const PREFIX: usize = 40;
 const COPIES: usize = 42;
 const KIND: usize = 43;
 const DIRECTORY: usize = 44;
+const SPLIT: usize = 46;
 const IS_ROOT: u8 = 1;
 const IS_DISCRETIONARY: u8 = 2;
 const COPIED: usize = 48;
+const LINK: usize = COPIED;
 /// In a head, the body's address takes the place of what only nodes have.
 const BODY: usize = FLOOR;
 const _: () = assert!(BODY + ADDRESS_BYTES == COPIES);

@@ -6,6 +6,11 @@
 //!
 //! It tries again after a pause, longer each time: many that try at once keep a memnode so busy
 //! that the decision which would free the lock waits behind them.
+//!
+//! So does a transaction that was overtaken more than once. Where a memnode has a backlog, reads
+//! are stale by the time of the commit, and attempts that fail and are made again at once keep the
+//! backlog as it is, for all clients. Such a pause is as long as the attempt took at least, which
+//! follows the backlog: while all pause as long as they ask, half of the load is gone.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +22,9 @@ const DOUBLINGS_MAX: u32 = 6;
 /// How often the span of pauses doubles at most.
 const PAUSES_DOUBLE_MAX: u32 = 6;
 
+/// Ticks of an attempt that its pause follows, at most: a dead memnode makes some very long.
+const SHORTEST_MAX: u32 = 1 << 10;
+
 /// Minitransactions that are counted at a time. Those that were met least are forgotten first; they
 /// are the ones that end by themselves.
 const COUNTED_MAX: usize = 64;
@@ -27,6 +35,7 @@ pub(crate) struct Patience {
     met: BTreeMap<MinitransactionId, u32>,
     ended: u32,
     pauses: u32,
+    overtaken: u32,
 }
 
 impl Patience {
@@ -48,13 +57,22 @@ impl Patience {
         false
     }
 
-    /// Ticks after which the transaction `which` of a proxy tries again: somewhere in a span that
-    /// doubles, so that those who met each other part.
-    pub(crate) fn pause(&mut self, which: u64) -> u32 {
-        let span = 1 << self.pauses.min(PAUSES_DOUBLE_MAX);
+    /// The transaction was overtaken. Whether that was more than `at_once` times, so that it is to
+    /// pause.
+    pub(crate) fn is_overtaken(&mut self, at_once: u32) -> bool {
+        self.overtaken += 1;
+        self.overtaken > at_once
+    }
+
+    /// Ticks after which the transaction `which` of a proxy tries again: `shortest` at least, or
+    /// nearly, and somewhere in a span that is as long, and doubles, so that those who met each
+    /// other part.
+    pub(crate) fn pause(&mut self, which: u64, shortest: u32) -> u32 {
+        let shortest = shortest.min(SHORTEST_MAX);
+        let span = shortest.max(1 << self.pauses.min(PAUSES_DOUBLE_MAX));
         self.pauses += 1;
         let mixed = (which << 16 | u64::from(self.pauses)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        1 + (mixed >> 32) as u32 % span
+        1 + shortest + (mixed >> 32) as u32 % span
     }
 }
 
@@ -88,12 +106,22 @@ mod tests {
     fn pauses_grow_up_to_a_bound_and_differ() {
         let pauses = |which| {
             let mut patience = Patience::default();
-            [(); 40].map(|()| patience.pause(which))
+            [(); 40].map(|()| patience.pause(which, 0))
         };
         let (one, other) = (pauses(1), pauses(2));
         assert_eq!((one[0], other[0]), (1, 1));
         assert!(one.iter().all(|ticks| (1..=64).contains(ticks)));
         assert!(one.iter().sum::<u32>() > 500 && one != other);
+    }
+
+    #[test]
+    fn who_is_overtaken_again_pauses_as_long_as_an_attempt_took() {
+        let mut patience = Patience::default();
+        let overtaken = [(); 3].map(|()| patience.is_overtaken(1));
+        assert_eq!(overtaken, [false, true, true]);
+        let pauses = [(); 40].map(|()| patience.pause(1, 300));
+        assert!(pauses.iter().all(|ticks| (301..=600).contains(ticks)));
+        assert!(patience.pause(1, u32::MAX) <= 2 * SHORTEST_MAX);
     }
 
     #[test]

@@ -55,6 +55,7 @@ pub use diff::{Change, Diffed};
 pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};
+pub(crate) use write::add_leaf;
 
 pub(crate) use traverse::{Route, read_root, route};
 
@@ -123,6 +124,21 @@ pub fn create_snapshot_of(
     let made = transaction.advance(tip)?;
     transaction.keep(made)?;
     Ok(made)
+}
+
+/// Allocates leaves that no version has yet. As they were made at the first version, from which all
+/// come, the collection leaves them alone.
+pub(crate) fn spare_leaves(
+    transaction: &mut Transaction<'_>,
+    count: usize,
+) -> Result<Vec<Address>, Stop> {
+    let spares = (0..count).map(|_| {
+        let place = transaction.place();
+        let spare = transaction.allocate(place)?;
+        put_new(transaction, spare, &Node::empty(DATA, spare, SnapshotId(1)));
+        Ok(spare)
+    });
+    spares.collect()
 }
 
 /// Writes a new node that fits.

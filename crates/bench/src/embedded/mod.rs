@@ -80,6 +80,9 @@ pub(crate) struct OneOptions {
     /// Prints every rate by processor time too.
     #[arg(long)]
     by_cpu: bool,
+    /// Puts all keys again, in another order, after the first puts.
+    #[arg(long)]
+    again: bool,
 }
 
 /// The phases of a measurement, in their order.

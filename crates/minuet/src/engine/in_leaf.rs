@@ -27,6 +27,23 @@ pub(super) enum Change<'d> {
 #[derive(Debug)]
 pub(super) struct BeyondLeaf;
 
+/// Why a change is not done.
+enum Undone {
+    Beyond,
+    /// Its leaf had no room; now it has, or was split.
+    Again,
+}
+
+impl From<BeyondLeaf> for Undone {
+    fn from(BeyondLeaf: BeyondLeaf) -> Self {
+        Self::Beyond
+    }
+}
+
+/// How often room is made for one entry, at most: packed, a leaf has room or is split, and half of
+/// one has room for whatever is stored in an entry.
+const ROOM_MADE_MAX: usize = 3;
+
 /// Lets `decide` decide on what was found of a key whose last version is `last`. Also returns the
 /// mark that it left, if another.
 pub(super) fn choose<'d>(
@@ -178,23 +195,40 @@ impl State {
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, BeyondLeaf> {
+        for _ in 0..=ROOM_MADE_MAX {
+            match self.try_update((clock, key), (stored, warmed), hook, decide) {
+                Ok(version) => return Ok(version),
+                Err(Undone::Beyond) => break,
+                Err(Undone::Again) => {}
+            }
+        }
+        Err(BeyondLeaf)
+    }
+
+    fn try_update<'d, H: CommitHook>(
+        &self,
+        (clock, key): (&EpochClock, Key<'_>),
+        (stored, warmed): (&mut Vec<u8>, &mut Warmed),
+        hook: &mut H,
+        decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
+    ) -> Result<Option<ValueVersion>, Undone> {
         // Whoever is alone knows what to do with a tree that is not there.
         let seat = self.seat(key.tree).ok_or(BeyondLeaf)?;
         let place = Place::of(Key::new(seat.base, key.bytes));
         if place.rest.is_some() {
-            return Err(BeyondLeaf);
+            return Err(Undone::Beyond);
         }
         let tip = self.tip_at(seat);
-        let leaf = self.leaf_of(key, (tip, &place), warmed);
-        let mut latch = self.latch(leaf);
+        let near = self.leaf_of(key, (tip, &place), warmed);
+        let (leaf, mut latch) = self.latched(near, place.entry());
         let page = Page::of_slot(&latch[..]);
         if page.created() != tip.view.snapshot() {
-            return Err(BeyondLeaf);
+            return Err(Undone::Beyond);
         }
         let index = page.find(place.entry());
         let found = self.found_in(&page, Spot { leaf, index }, &place);
         if found.is_some_and(|found| found.is_apart) {
-            return Err(BeyondLeaf);
+            return Err(Undone::Beyond);
         }
         let last = self.last_version(found.as_ref(), key);
         let (change, mark) = choose(clock, found.as_ref(), last, decide);
@@ -209,13 +243,17 @@ impl State {
             Change::Put(version, new) => {
                 encode_new(stored, *version, new);
                 let suffix = place.entry().len() - page.prefix_len();
-                let fits = page.room().put(&page, index, suffix, stored.len());
-                if stored.len() > INLINE_BYTES || !fits {
-                    return Err(BeyondLeaf);
+                if stored.len() > INLINE_BYTES {
+                    return Err(Undone::Beyond);
+                }
+                if !page.room().put(&page, index, suffix, stored.len()) {
+                    let needed = page.entry_bytes(place.entry(), stored.len());
+                    self.make_room(seat.branch, &mut latch, needed)?;
+                    return Err(Undone::Again);
                 }
                 (*version, Some(new.view(*version)))
             }
-            Change::Remove(_, _) if page.is_small() => return Err(BeyondLeaf),
+            Change::Remove(_, _) if page.is_small() => return Err(Undone::Beyond),
             Change::Remove(version, _) => (*version, None),
         };
         // Nothing can fail from here on, and the old value is still where it was.

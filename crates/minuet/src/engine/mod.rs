@@ -26,16 +26,25 @@
 //! - **ME3 versions-drawn** A key's version is drawn from the clock, as on other engines, and given
 //!   to the tree. The versions of removed keys are remembered in memory until the horizon has
 //!   passed them: a log of keys is replayed by versions, in any order.
-//! - **ME4 leaves-alone** A session inside changes entries of a leaf that was made at the tip, and
-//!   nothing else of any page: fences, children, notes of copies, tips and roots stay while anybody
-//!   is inside. So the leaf that it found before it had the latch is still the key's.
+//! - **ME4 leaves-alone** A session inside changes entries of a leaf that was made at the tip, or
+//!   splits it, and nothing else of any page: inner nodes, notes of copies, tips and roots stay
+//!   while anybody is inside. So the leaf that it found before it had the latch is still the key's,
+//!   or was, and its links lead there.
 //! - **ME5 graves-under-latches** What is remembered of a key changes under the latch of its leaf.
 //!   So whoever has the latch sees what belongs to the leaf as it is. How many are remembered is
 //!   stored before the latch is released, by one at a time; so whoever took the latch later does
 //!   not see none where there is one.
+//! - **ME6 links-lead-on** A leaf that is split while others are inside keeps its low fence, and
+//!   says under its latch where its upper part is; that is whole before. So a key that was to be
+//!   found there is in it, or in a leaf to which links lead, one after the other to the right.
+//! - **ME7 links-for-insiders** Whoever is alone first tells the nodes above of the leaves that
+//!   were split, and takes away the links (`splits`). So all that needs more than a leaf,
+//!   transactions and snapshots too, finds a tree without links, and a version that is kept has
+//!   none.
 //!
 //! Writers of different leaves do not wait for each other. Changes that need more than one leaf do,
-//! and everybody for them: splits, first changes of a page after a snapshot, large values.
+//! and everybody for them: first changes of a page after a snapshot, large values, and one split of
+//! many.
 //!
 //! Branches are the tree's own too; `sight` says how trees of theirs are told apart, `branches`
 //! what is done with them.
@@ -58,6 +67,7 @@ mod scan;
 mod session;
 mod sight;
 mod snapshots;
+mod splits;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -89,6 +99,7 @@ use collect::Collecting;
 use graves::SharedGraves;
 pub use session::MinuetSession;
 use sight::Sight;
+use splits::Splits;
 
 /// What an engine is opened with.
 #[derive(Clone, Copy, Debug)]
@@ -192,6 +203,7 @@ struct State {
     frozen: BTreeMap<Snapshot, Sight>,
     images: Mutex<KeptImages>,
     collecting: Collecting,
+    splits: Mutex<Splits>,
 }
 
 impl fmt::Debug for Minuet {
@@ -250,6 +262,7 @@ impl Minuet {
     fn write(&self) -> Alone<'_, State> {
         let mut state = self.state.alone();
         state.turns += 1;
+        state.post_splits();
         state
     }
 }
@@ -299,6 +312,7 @@ impl Engine for Minuet {
             frozen: BTreeMap::new(),
             images: Mutex::default(),
             collecting: Collecting::new(options.memnodes),
+            splits: Mutex::default(),
         };
         let state = Gated::new(SESSIONS_MAX + 1, state);
         Ok(Arc::new(Self {

@@ -363,10 +363,9 @@ impl State {
             in_branch = Place::of(Key::new(base, key.bytes));
             &in_branch
         };
-        let leaf = self.leaf_of(key, (sight, place), warmed);
-        let seen = self.see(leaf);
-        let sequence = seen.state().sequence;
-        let page = Page::of_slot(seen);
+        let near = self.leaf_of(key, (sight, place), warmed);
+        let (leaf, page) = self.held(near, Target::At(place.entry()));
+        let sequence = page.holder().state().sequence;
         let (at, found) = self.find_at((sight, place), (&page, leaf, sequence));
         look(found.as_ref(), Some(at))
     }
@@ -689,6 +688,10 @@ impl State {
                 let Some((sight, place)) = self.placed(whole) else {
                     return Ok(false);
                 };
+                if page.link_for(place.entry()).is_some() {
+                    // It was split since, and the latch of the other part is not held.
+                    return Err(BeyondLeaf);
+                }
                 let leaf = (&page, touched.leaf, latch.sequence());
                 let (at, found) = self.find_at((sight, &place), leaf);
                 let is_still = touched

@@ -1,8 +1,10 @@
 //! Scans, some leaves at a time: the first is found from the root, the others by the node above.
 //!
 //! While a session is inside, no child of a node comes or goes (ME4 leaves-alone), so what led to a
-//! leaf leads to its neighbours. A leaf is held while its entries are shown, and no other one then;
-//! the next one is asked for before, and cells some ahead of the one that is shown.
+//! leaf leads to its neighbours, but for those that were split off from it or from them: these are
+//! shown in between, by their links (ME6 links-lead-on). A leaf is held while its entries are
+//! shown, and no other one then; the next one is asked for before, and cells some ahead of the one
+//! that is shown.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -12,7 +14,7 @@ use pando_memnode::{Address, Sequence};
 use super::State;
 use super::place::{Place, ends};
 use super::sight::Sight;
-use super::walk::{Found, Target};
+use super::walk::{Found, Held, Target};
 
 /// Leaves that are shown before whoever waits to be alone is let in.
 const LEAVES_TOGETHER: usize = 8;
@@ -71,6 +73,23 @@ impl<'f> Scan<'f> {
         }
     }
 
+    /// The leaf that is the next one below a node, which is asked for.
+    fn next_child(
+        &self,
+        state: &State,
+        sight: &Sight,
+        (parent, index): &mut (Held<'_>, usize),
+    ) -> Option<Address> {
+        let next = match self.way {
+            Direction::Forward => Some(*index + 1),
+            Direction::Backward => index.checked_sub(1),
+        };
+        *index = next.filter(|next| *next < parent.count())?;
+        let next = state.arrive(sight, parent.child(*index));
+        state.prefetch(next);
+        Some(next)
+    }
+
     /// Shows the entries of some leaves to `visit`. If it breaks, there is no more. `meet` is told
     /// of each leaf, which is held then, and in which state it is.
     pub(super) fn turn(
@@ -87,19 +106,24 @@ impl<'f> Scan<'f> {
             Direction::Backward => Target::Below(&from),
         };
         let (mut row, mut leaf) = state.descend(sight, target);
+        let mut ahead = None;
+        // Where what is still to be shown on the way back ends.
+        let mut to = from.clone();
         for left in (0..LEAVES_TOGETHER).rev() {
             // Before this leaf is held (SL2 latches-in-order).
-            let ahead = row.as_mut().filter(|_| left > 0);
-            let ahead = ahead.and_then(|(parent, index)| {
-                *index = match self.way {
-                    Direction::Forward => Some(*index + 1).filter(|next| *next < parent.count()),
-                    Direction::Backward => index.checked_sub(1),
-                }?;
-                let next = state.arrive(sight, parent.child(*index));
-                state.prefetch(next);
-                Some(next)
-            });
-            let page = state.searched(leaf);
+            if ahead.is_none() && left > 0 {
+                let row = row.as_mut();
+                ahead = row.and_then(|row| self.next_child(state, sight, row));
+            }
+            let (found, page) = match self.way {
+                Direction::Forward => state.held(leaf, Target::At(&from)),
+                Direction::Backward => state.held(leaf, Target::Below(&to)),
+            };
+            if found != leaf && self.way == Direction::Backward {
+                // The node above does not know what is before it.
+                (row, ahead) = (None, None);
+            }
+            leaf = found;
             meet(leaf, page.holder().state().sequence);
             let range = match self.way {
                 Direction::Forward => State::range(&page, &from, &high),
@@ -119,14 +143,17 @@ impl<'f> Scan<'f> {
                 Direction::Forward => page.high().filter(|end| *end < &high[..]),
                 Direction::Backward => Some(page.low()).filter(|end| *end > &low[..]),
             };
-            match (end, ahead) {
-                (None, _) => return,
-                (Some(_), Some(next)) => leaf = next,
-                (Some(end), None) => {
-                    self.next = Some(end.to_vec());
-                    return;
-                }
+            let Some(end) = end else { return };
+            let link = page.link().filter(|_| self.way == Direction::Forward);
+            let next = link.or_else(|| ahead.take()).filter(|_| left > 0);
+            let Some(next) = next else {
+                self.next = Some(end.to_vec());
+                return;
+            };
+            if self.way == Direction::Backward {
+                end.clone_into(&mut to);
             }
+            leaf = next;
         }
     }
 }

@@ -291,6 +291,7 @@ impl Point for MinuetSession {
             return version;
         }
         let mut state = engine.write();
+        state.restock();
         let Some(seat) = state.seat(key.tree) else {
             // The write is lost, but its closure may carry a result out.
             decide(None);

@@ -9,6 +9,8 @@ use pando_engine::{
     NewValue, NoHook, Ordered, OrderedAt, Point, Snapshots, StringRef, TreeId, ValueRef,
 };
 
+use pando_sync::lock;
+
 use super::{Minuet, MinuetSession, Options};
 
 pando_engine::conformance_suite!(crate::engine::Minuet, restore, snapshots);
@@ -23,11 +25,12 @@ pub(super) fn open(memnodes: u16) -> (Arc<EpochClock>, Arc<Minuet>) {
     (clock, engine)
 }
 
-/// Pages and values that are there.
+/// Pages and values that are there, spare leaves aside.
 pub(super) fn used(engine: &Minuet) -> usize {
     let state = engine.read();
     let memnodes = state.database.memnodes().memnodes().iter();
-    memnodes.map(|memnode| memnode.used_slots().count()).sum()
+    let used: usize = memnodes.map(|memnode| memnode.used_slots().count()).sum();
+    used - lock(&state.splits).spares()
 }
 
 pub(super) fn put(session: &mut MinuetSession, tree: TreeId, key: &[u8], value: &[u8]) {

@@ -15,6 +15,7 @@ use super::place::{Place, TREE_BYTES, ends, key_of};
 use super::sight::Sight;
 use super::value::{MARK, Stored, show};
 use super::{State, bundle};
+use crate::fault::{Fault, planted};
 use crate::page::{LeafCell, Page};
 use crate::tree::{BODY_HEADER, Route, body_of, route};
 
@@ -137,17 +138,57 @@ impl State {
             }
         }
         for (address, key) in leaves.iter().zip(keys) {
-            self.page(*address).ask_for(key.entry());
+            let page = self.page(*address);
+            if page.link_for(key.entry()).is_none() {
+                page.ask_for(key.entry());
+            }
         }
     }
 
     /// The leaf of a key. Its latch is free.
-    #[inline]
     pub(super) fn leaf(&self, sight: &Sight, target: Target<'_>) -> Address {
+        self.held(self.near(sight, target), target).0
+    }
+
+    /// The same, or a leaf whose links lead there (ME6 links-lead-on).
+    #[inline]
+    pub(super) fn near(&self, sight: &Sight, target: Target<'_>) -> Address {
         self.descend(sight, target).1
     }
 
-    /// The same, with the node above it and which child of that it is; none of a root.
+    /// The leaf of a key, held, from one whose links lead there.
+    #[inline]
+    pub(super) fn held(&self, mut leaf: Address, target: Target<'_>) -> (Address, Held<'_>) {
+        loop {
+            let page = self.searched(leaf);
+            let link = match target {
+                Target::At(key) => page.link_for(key).filter(|_| !planted(Fault::LinkLeft)),
+                Target::Below(key) => {
+                    let ends_before = || page.high().is_some_and(|high| high < key);
+                    let link = page.link().filter(|_| ends_before());
+                    link.filter(|_| !planted(Fault::LinkBack))
+                }
+            };
+            match link {
+                Some(link) => leaf = link,
+                None => return (leaf, page),
+            }
+        }
+    }
+
+    /// The same, with its latch.
+    #[inline]
+    pub(super) fn latched(&self, mut leaf: Address, entry: &[u8]) -> (Address, Latch<'_>) {
+        loop {
+            let latch = self.latch(leaf);
+            match Page::of_slot(&latch[..]).link_for(entry) {
+                Some(next) => leaf = next,
+                None => return (leaf, latch),
+            }
+        }
+    }
+
+    /// A leaf, with the node above it and which child of that it is; none of a root.
     #[inline]
     pub(super) fn descend(
         &self,
@@ -271,17 +312,17 @@ impl State {
         place: &Place<'_>,
         show: impl FnOnce(Option<&Found<'_>>) -> R,
     ) -> R {
-        self.find_in(self.leaf(sight, Target::At(place.entry())), place, show)
+        self.find_in(self.near(sight, Target::At(place.entry())), place, show)
     }
 
-    /// The same, of a key of this leaf.
+    /// The same, of a key of this leaf, or of one to which its links lead.
     pub(super) fn find_in<R>(
         &self,
         leaf: Address,
         place: &Place<'_>,
         show: impl FnOnce(Option<&Found<'_>>) -> R,
     ) -> R {
-        let page = self.searched(leaf);
+        let (leaf, page) = self.held(leaf, Target::At(place.entry()));
         let index = page.find(place.entry());
         show(self.found_in(&page, Spot { leaf, index }, place).as_ref())
     }
@@ -384,6 +425,12 @@ impl State {
             let child = page.child(first + pick(last.saturating_sub(first) + 1));
             address = self.arrive(sight, child);
         }
+        while let Some(link) = self.page(address).link() {
+            if pick(2) == 0 {
+                break;
+            }
+            address = link;
+        }
         let (leaf, page, index) = {
             let page = self.page(address);
             let range = Self::range(&page, &low, &high);
@@ -430,8 +477,8 @@ impl State {
         let (low, high) = ends(tree);
         let mut next = self.page(near).high().map(<[u8]>::to_vec);
         while let Some(from) = next.filter(|end| end[..] < high[..]) {
-            let leaf = self.leaf(sight, Target::At(&from));
-            let page = self.page(leaf);
+            let target = Target::At(&from);
+            let (leaf, page) = self.held(self.near(sight, target), target);
             let range = Self::range(&page, &low, &high);
             if !range.is_empty() {
                 return Some((leaf, page, range.start));
@@ -440,8 +487,8 @@ impl State {
         }
         let mut end = self.page(near).low().to_vec();
         while end[..] > low[..] {
-            let leaf = self.leaf(sight, Target::Below(&end));
-            let page = self.page(leaf);
+            let target = Target::Below(&end);
+            let (leaf, page) = self.held(self.near(sight, target), target);
             let range = Self::range(&page, &low, &high);
             if !range.is_empty() {
                 return Some((leaf, page, range.end - 1));
@@ -496,8 +543,8 @@ impl State {
         if place.rest.is_some() {
             return false;
         }
-        let leaf = self.leaf(sight, Target::At(place.entry()));
-        let mut latch = self.latch(leaf);
+        let leaf = self.near(sight, Target::At(place.entry()));
+        let (_, mut latch) = self.latched(leaf, place.entry());
         let page = Page::of_slot(&latch[..]);
         if let Ok(index) = page.find(place.entry())
             && page.entry(index).0 == *version

@@ -1,9 +1,9 @@
 //! Leaves that a batch was warmed with, for the operations that follow it: they need not go down
 //! the tree again.
 //!
-//! A leaf that was found is still the key's if nobody has been alone since (ME4 leaves-alone): only
-//! then are leaves split, merged, copied or left by a tip. It is noted with the key, so one that
-//! comes in another order, or not at all, is not mistaken for it.
+//! A leaf that was found still is the key's, or leads there, if nobody has been alone since: only
+//! then are leaves merged, copied or left by a tip, and links taken away (ME4 leaves-alone). It is
+//! noted with the key, so one that comes in another order, or not at all, is not mistaken for it.
 
 use pando_engine::{Key, TreeId};
 use pando_memnode::Address;
@@ -77,7 +77,8 @@ impl Warmed {
 }
 
 impl State {
-    /// The leaf of a key, which is at this place of a tip or of what a tree is at present.
+    /// The leaf of a key, which is at this place of a tip or of what a tree is at present, or one
+    /// whose links lead there (ME6 links-lead-on).
     #[inline]
     pub(super) fn leaf_of(
         &self,
@@ -86,7 +87,7 @@ impl State {
         warmed: &mut Warmed,
     ) -> Address {
         let noted = warmed.recall(self.turns, key);
-        noted.unwrap_or_else(|| self.leaf(sight, Target::At(place.entry())))
+        noted.unwrap_or_else(|| self.near(sight, Target::At(place.entry())))
     }
 }
 

@@ -96,7 +96,7 @@ impl<B: Changed> PageEdit<B> {
         }
     }
 
-    fn put(&mut self, at: usize, bytes: &[u8]) {
+    pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         self.page.bytes.changed()[at..at + bytes.len()].copy_from_slice(bytes);
         if let Some(pieces) = &mut self.pieces {
             pieces.push(Piece::Bytes {

@@ -202,6 +202,16 @@ pub(crate) fn compares_inner_nodes(seed: u64) -> bool {
     seed % 8 == 7
 }
 
+/// Attempts that follow each other at once in a seed's world: one, or all, since pauses keep
+/// transactions apart, and some faults show only where they meet.
+fn at_once(seed: u64) -> u32 {
+    if matches!(seed % 8, 1 | 3 | 5) {
+        1
+    } else {
+        u32::MAX
+    }
+}
+
 /// The settings of a seed's proxies.
 fn settings(seed: u64, random: &mut fastrand::Rng) -> Config {
     Config {
@@ -212,6 +222,7 @@ fn settings(seed: u64, random: &mut fastrand::Rng) -> Config {
         resend_ticks: 4,
         wait_ticks: 8,
         patience: random.u32(1..6),
+        at_once: at_once(seed),
         newest_kept: random.u32(0..5),
         descendants_max: random.u8(DESCENDANTS_MIN..=DESCENDANTS_MAX),
         inner_nodes: if compares_inner_nodes(seed) {

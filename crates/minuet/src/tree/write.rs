@@ -87,6 +87,18 @@ impl TreeId {
     }
 }
 
+/// Tells the node above of a leaf that was split off from the one which covers `before`.
+pub(crate) fn add_leaf(
+    transaction: &mut Transaction<'_>,
+    view: View,
+    before: &[u8],
+    (low, leaf): (Vec<u8>, Address),
+) -> Result<(), Stop> {
+    let (mut writer, step) = Writer::at(transaction, view, before)?;
+    let lower = writer.edit(&step)?;
+    writer.finish(lower, Some((low, leaf)))
+}
+
 impl<'t, 'a> Writer<'t, 'a> {
     /// Goes to the leaf of `key`.
     pub(super) fn at(
