@@ -21,6 +21,10 @@ use crate::layout::{
     extras_of, extras_offset, is_packed, packed_lengths, short_lengths,
 };
 
+/// The shortest value in a row that is left out where the row is copied to have another there: for
+/// a shorter one, a second copy costs more than the line or two that it saves.
+const APART_BYTES_MIN: usize = 256;
+
 /// The body of a block to be built.
 enum Source<'d> {
     None,
@@ -294,8 +298,15 @@ impl<'g> BlockRef<'g> {
         let rest = META_OFFSET + size_of::<u32>();
         block.put(0, version.to_bits());
         block.put(META_OFFSET, with_mark(self.meta(), amendment.mark));
-        block.copy(rest, self.slice(rest, body.end - rest));
-        block.copy(body.start + at, value);
+        let (start, end) = (body.start + at, body.start + at + value.len());
+        if value.len() < APART_BYTES_MIN {
+            block.copy(rest, self.slice(rest, body.end - rest));
+        } else {
+            // Not what is replaced, whose lines nobody else may have asked for.
+            block.copy(rest, self.slice(rest, start - rest));
+            block.copy(end, self.slice(end, body.end - end));
+        }
+        block.copy(start, value);
         Self(block.0, PhantomData)
     }
 

@@ -203,3 +203,48 @@ fn keys_of_every_short_length_are_compared_to_their_last_byte() {
         unsafe { Keep::NOTHING.reclaimer()(block.0, &mut pool) };
     }
 }
+
+/// Columns of one byte to a thousand, and of each length the first, a middle and the last one.
+#[test]
+fn an_amended_hash_reads_as_a_changed_one() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    // SAFETY: every block of this test is reclaimed at the end of its turn.
+    let guard = unsafe { Guard::new() };
+    for bytes in [0, 1, 20, 255, 256, 257, 1000] {
+        for changed in 0..3 {
+            let row = |value: u8| {
+                let mut draft = HashDraft::new(None);
+                for (column, name) in [b"a", b"b", b"c"].into_iter().enumerate() {
+                    let value = if column == changed { value } else { b'0' };
+                    draft.set(name, &vec![value; bytes]);
+                }
+                NewValue::new(draft.finish())
+            };
+            let key = KeyPart::inline(b"key");
+            let old = BlockRef::build(&mut pool, guard, version(), key, Some(row(b'0')));
+            let BodyRef::Row(_, hash) = old.value().unwrap().body else {
+                panic!("a hash")
+            };
+            let value = vec![b'1'; bytes];
+            let amendment = hash.amend(&[b'a' + changed as u8], &value).unwrap();
+            let (next, shown) = old.amend(&mut pool, version(), &amendment);
+            assert!(next.has_key_part(b"key"));
+            for value in [shown, next.value().unwrap()] {
+                let is_row = matches!(
+                    (value.body, row(b'1').body.as_ref()),
+                    (
+                        BodyRef::Row(RowTag::Hash, HashRef::Packed(row)),
+                        BodyRef::Row(RowTag::Hash, HashRef::Packed(expected)),
+                    ) if row == expected
+                );
+                assert!(is_row, "{bytes} bytes, column {changed}");
+            }
+            for block in [old, next] {
+                // SAFETY: nobody else knows the blocks.
+                unsafe { Keep::NOTHING.reclaimer()(block.0, &mut pool) };
+            }
+        }
+    }
+    assert_eq!(arena.usage().live_blocks, 0);
+}
