@@ -59,11 +59,17 @@ impl<T: Clone> Handle<T> {
     /// The same of a node that has so many bytes.
     #[inline]
     pub(super) fn unshare_of(&mut self, bytes: impl FnOnce(&T) -> usize) -> &mut T {
-        if self.get_mut().is_none() {
-            cost::copied(bytes(self));
-            *self = Self::new((**self).clone());
+        if !self.0.is_unique() {
+            self.copy_of(bytes(self));
         }
         self.get_mut().expect("it is this version's own")
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_of(&mut self, bytes: usize) {
+        cost::copied(bytes);
+        *self = Self::new((**self).clone());
     }
 }
 

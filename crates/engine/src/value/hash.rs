@@ -546,6 +546,21 @@ impl<'o> HashDraft<'o> {
         }
     }
 
+    /// Removes the field at `rank`, if there is one, once it was shown with its value. O(log
+    /// fields).
+    pub(super) fn remove_nth(&mut self, rank: usize, show: impl FnOnce(&[u8], StringRef<'_>)) {
+        match &mut self.form {
+            Form::Wide(row) => row.remove_nth(rank, show),
+            Form::Packed(block) => {
+                let Some((name, value)) = HashRef::Packed(block).nth(rank) else {
+                    return;
+                };
+                show(name, value);
+                row::remove_from(own(block, 0), rank);
+            }
+        }
+    }
+
     /// Sets flat columns that come before all others, or after them, in the order of their fields.
     pub(super) fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
         if let Form::Wide(row) = &mut self.form {

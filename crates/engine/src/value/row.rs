@@ -324,12 +324,19 @@ impl<'a> RowRef<'a> {
     }
 
     /// Bytes of a block with short offsets once `field` is set. `at` comes from [`Self::search`].
+    #[inline]
     pub(super) fn bytes_with(self, at: Result<usize, usize>, field: &[u8], value: &[u8]) -> usize {
         let bytes = self.block.len() + value.len();
         match at {
             Ok(index) => bytes - (self.end(2 * index + 1).0 - self.end(2 * index).0),
             Err(_) => bytes + 2 * SHORT_OFFSET_BYTES + field.len(),
         }
+    }
+
+    /// The same once the field at `index` is removed.
+    #[inline]
+    pub(super) fn bytes_without(self, index: usize) -> usize {
+        self.block.len() - END_BYTES - (self.start(index + 1) - self.start(index))
     }
 
     /// The row with `field` set, as the parts of a new block. `at` comes from [`Self::search`].

@@ -418,6 +418,22 @@ impl<'o> SortedDraft<'o> {
         }
     }
 
+    /// Removes the member at `rank`, if there is one, once it was shown with its score. As
+    /// [`Self::remove_present`], but looks for the member only once. O(log members).
+    pub fn remove_nth(&mut self, rank: usize, show: impl FnOnce(&[u8], f64)) {
+        let (rank, name) = (self.as_ref().base() + rank, &mut self.name);
+        let mut found = false;
+        self.row.remove_nth(rank, |column, value| {
+            let (order, member) = parse(column).expect(SOUND);
+            show(member, score_of(order, value.as_flat().unwrap_or_default()));
+            put_by_member(name, member);
+            found = true;
+        });
+        if found && self.indexed {
+            self.remove_name();
+        }
+    }
+
     /// Repeats the change of one column, as [`HashRef::changed_since`] has shown it of another
     /// version of the set; `None`: it was removed. O(log members).
     ///
@@ -522,6 +538,16 @@ mod tests {
                         None => (draft.remove(&member), model.remove(&member)),
                     };
                     prop_assert_eq!(old.0.map(f64::to_bits), old.1.map(f64::to_bits));
+                    if removes && number % 3 == 0 && !draft.is_empty() {
+                        let rank = usize::from(number) % draft.len();
+                        let expected = draft.as_ref().nth(rank).map(|(member, _)| member.to_vec());
+                        let mut shown = None;
+                        draft.remove_nth(rank, |member, score| {
+                            shown = Some(member.to_vec());
+                            assert_eq!(model.remove(member), Some(score));
+                        });
+                        prop_assert_eq!(shown, expected);
+                    }
                 }
                 current = draft.finish();
                 // What has changed, repeated elsewhere.

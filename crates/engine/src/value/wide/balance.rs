@@ -7,7 +7,7 @@ use crate::value::cost;
 
 /// Leaves below this weight merge with a neighbour. Two such leaves always do, which is
 /// DW3 heavy-neighbours.
-fn least_bytes(leaf: &Leaf) -> usize {
+pub(super) fn least_bytes(leaf: &Leaf) -> usize {
     leaf.bytes_max() / 4
 }
 

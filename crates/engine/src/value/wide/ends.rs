@@ -68,7 +68,7 @@ impl Subtree {
                     End::First => 0,
                     End::Last => children.len() - 1,
                 };
-                let right = children.child_mut(index).extend(end, columns);
+                let right = children.child_mut(index).0.extend(end, columns);
                 let uncounted = &mut Tally::unknown();
                 balance::settle(children, index, right, end == End::Last, uncounted)
             }

@@ -1,8 +1,11 @@
 //! Interior nodes of a wide row, and the way from one to the child that covers a field.
 
 use std::ops::Deref;
+use std::ptr;
 
-use super::{Child, Handle, Subtree};
+use pando_sync::prefetch::{LINE_BYTES, prefetch_lines};
+
+use super::{Child, Handle, Node, Subtree};
 use crate::limits::WIDE_FANOUT_MAX;
 
 /// Children in the order of their fields, at least one, and what a search asks of their separators.
@@ -17,8 +20,18 @@ pub(super) struct Interior {
     /// (DW4 separators), as numbers that order as they do; [`u64::MAX`] for children that are not
     /// there. So a search reads a few lines of a node, and not one of each child.
     words: [u64; WIDE_FANOUT_MAX],
+    /// Of leaves, whose blocks are requested on the way to them.
+    blocks: [BlockNote; WIDE_FANOUT_MAX],
     children: Box<[Child]>,
 }
+
+/// Where the block of a leaf was when its parent was told: only a hint. By it a block is requested
+/// before its leaf was read, which takes as long as the block does. The address of its first line,
+/// and in the bits below how many lines there are, if less than these can say.
+#[derive(Clone, Copy, Default)]
+pub(super) struct BlockNote(usize);
+
+const LINE_MASK: usize = LINE_BYTES - 1;
 
 const HEAD_BYTES: usize = size_of::<u128>();
 const WORD_BYTES: usize = size_of::<u64>();
@@ -43,27 +56,59 @@ impl Interior {
         for (word, child) in words.iter_mut().zip(&children[1..]) {
             *word = word_at(common, child.separator.as_bytes());
         }
+        let mut blocks = [BlockNote::default(); WIDE_FANOUT_MAX];
+        // Fields of a list are not searched, and its ends change often.
+        if let Node::Leaf(leaf) = &children[0].tree.node
+            && !leaf.has_runs
+        {
+            for (note, child) in blocks.iter_mut().zip(&children) {
+                *note = BlockNote::of(&child.tree);
+            }
+        }
         Self {
             common,
             head,
             mask,
             words,
+            blocks,
             children: children.into_boxed_slice(),
         }
     }
 
-    /// The index of the child that covers `field` (DW4 separators).
+    /// The index of the child that covers `field` (DW4 separators). All of a leaf's block is
+    /// requested: the search in it would wait for one line after the other, and a change moves or
+    /// copies most of them.
     #[inline]
     pub(super) fn way_to(&self, field: &[u8]) -> usize {
+        let index = self.index_for(field);
+        self.blocks[index].request();
+        index
+    }
+
+    #[inline]
+    fn index_for(&self, field: &[u8]) -> usize {
         let head = head_of(field) & self.mask;
         if head != self.head {
             return if head < self.head { 0 } else { self.len() - 1 };
         }
         let sought = word_at(self.common, field);
-        // No branch is mispredicted.
-        let mut below = self.words.partition_point(|word| *word < sought);
+        let mut below = self.count_below(sought);
         while self.words.get(below) == Some(&sought) && self.is_at(below + 1, field) {
             below += 1;
+        }
+        below
+    }
+
+    /// How many words are below the one that is sought. No branch is mispredicted.
+    #[inline]
+    fn count_below(&self, sought: u64) -> usize {
+        const _: () = assert!(WIDE_FANOUT_MAX.is_power_of_two());
+        let (mut below, mut step) = (0, WIDE_FANOUT_MAX / 2);
+        // The last word belongs to no child, and is not below any.
+        while step > 0 {
+            let is_below = self.words[(below + step - 1) % WIDE_FANOUT_MAX] < sought;
+            below += step * usize::from(is_below);
+            step /= 2;
         }
         below
     }
@@ -90,11 +135,42 @@ impl Deref for Interior {
     }
 }
 
+impl BlockNote {
+    fn of(tree: &Subtree) -> Self {
+        match &tree.node {
+            Node::Leaf(leaf) => Self::at(&leaf.block),
+            Node::Interior(_) => Self::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn at(block: &[u8]) -> Self {
+        let start = block.as_ptr().addr();
+        let lines = (start % LINE_BYTES + block.len()).div_ceil(LINE_BYTES);
+        Self(start & !LINE_MASK | lines.min(LINE_MASK))
+    }
+
+    #[inline]
+    fn request(self) {
+        let (start, lines) = (self.0 & !LINE_MASK, self.0 & LINE_MASK);
+        prefetch_lines(ptr::without_provenance(start), lines * LINE_BYTES);
+    }
+}
+
 /// Changes to the version under construction.
 impl Handle<Interior> {
-    /// A subtree, whose separator stays: that of a copy if somebody else holds the node.
-    pub(super) fn child_mut(&mut self, index: usize) -> &mut Subtree {
-        &mut self.unshare_of(Interior::own_bytes).children[index].tree
+    /// A subtree, whose separator stays, and what is noted of it, for whoever moves a block: those
+    /// of a copy if somebody else holds the node.
+    #[inline]
+    pub(super) fn child_mut(&mut self, index: usize) -> (&mut Subtree, &mut BlockNote) {
+        let node = self.unshare_of(Interior::own_bytes);
+        (&mut node.children[index].tree, &mut node.blocks[index])
+    }
+
+    /// Notes where the block of a child is now, if this is a leaf.
+    pub(super) fn note(&mut self, index: usize) {
+        let (tree, note) = self.child_mut(index);
+        *note = BlockNote::of(tree);
     }
 
     /// The children, of which others are made.

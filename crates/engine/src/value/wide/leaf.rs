@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use pando_sync::prefetch::prefetch_lines;
-
-use super::{Child, Column, End, Handle, Node, Separator, Subtree, spare};
+use super::{
+    Child, Column, Counts, End, Handle, NODE_HEADER_BYTES, Node, Separator, Subtree, balance, spare,
+};
 use crate::limits::{RUN_LEAF_BYTES_MAX, WIDE_LEAF_BYTES_MAX};
 use crate::value::list::elements_of;
 use crate::value::row::{self, Cell, Entries, Part, RowRef};
@@ -99,6 +99,52 @@ impl Leaf {
     /// DW3 heavy-neighbours.
     pub(super) fn weight(&self) -> usize {
         self.block.len() + self.large.len() * size_of::<Chunked>()
+    }
+
+    /// The counts (DW5) before and after a field is set, if nothing but counts changes above the
+    /// leaf then: it does not split and would merge with no neighbour. `at` comes from a search.
+    pub(super) fn counts_with(
+        &self,
+        at: Result<usize, usize>,
+        field: &[u8],
+        value: &[u8],
+    ) -> Option<[Counts; 2]> {
+        let row = self.row();
+        if !row.takes_in_place(at, field, value) {
+            return None;
+        }
+        let fields = row.len() + usize::from(at.is_err());
+        self.calmly(fields, row.bytes_with(at, field, value))
+    }
+
+    /// Bytes that a block may grow by when a field is set.
+    #[inline]
+    pub(super) fn room_for(field: &[u8], value: &[u8]) -> usize {
+        field.len() + value.len() + row::FIELD_ROOM_BYTES
+    }
+
+    /// The same when the field at `index` is removed.
+    pub(super) fn counts_without(&self, index: usize) -> Option<[Counts; 2]> {
+        let row = self.row();
+        let bytes = row.is_short().then(|| row.bytes_without(index))?;
+        self.calmly(row.len() - 1, bytes)
+    }
+
+    /// The same when its block is changed to one of so many fields and bytes.
+    fn calmly(&self, fields: usize, bytes: usize) -> Option<[Counts; 2]> {
+        let weights = balance::least_bytes(self)..=self.bytes_max();
+        if self.has_runs || !self.large.is_empty() || fields == 0 || !weights.contains(&bytes) {
+            return None;
+        }
+        let counts = |fields, bytes| Counts {
+            fields,
+            elements: fields,
+            heap_bytes: NODE_HEADER_BYTES + size_of::<Self>() + bytes,
+        };
+        Some([
+            counts(self.row().len(), self.block.len()),
+            counts(fields, bytes),
+        ])
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
@@ -237,7 +283,7 @@ impl Handle<Leaf> {
 
     /// The block of a leaf without large columns, for changes in place that add up to `room` bytes:
     /// that of a copy if somebody else holds the leaf.
-    fn own(&mut self, room: usize) -> &mut Vec<u8> {
+    pub(super) fn own(&mut self, room: usize) -> &mut Vec<u8> {
         debug_assert!(self.large.is_empty());
         if let Some(leaf) = self.get_mut() {
             let block = &mut leaf.block;
@@ -260,13 +306,6 @@ impl Handle<Leaf> {
         &mut leaf.block
     }
 
-    /// Requests all of a block. The search in it would wait for one line after the other, and a
-    /// change moves or copies most of them.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        prefetch_lines(self.block.as_ptr(), self.block.len());
-    }
-
     /// Sets a field at its place, which was looked for.
     pub(super) fn set(&mut self, at: Result<usize, usize>, field: &[u8], column: Column<'_>) {
         let row = self.row();
@@ -277,9 +316,8 @@ impl Handle<Leaf> {
             && self.large.is_empty()
             && row.takes_in_place(at, field, value)
         {
-            let room = field.len() + value.len() + row::FIELD_ROOM_BYTES;
-            row::set_in(self.own(room), at, field, value);
-            return;
+            let room = Leaf::room_for(field, value);
+            return row::set_in(self.own(room), at, field, value);
         }
         let (cell, large) = match column {
             Column::Flat(value) => (Cell::Inline(value), None),

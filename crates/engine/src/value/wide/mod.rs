@@ -106,10 +106,12 @@ struct Child {
 /// A row has fewer fields than a tree of so many levels.
 const TOO_DEEP: &str = "a place has a turn for each level (DW2)";
 
-/// Where a field is in a row, or would be: the child to take at each level, and its index in the
-/// leaf or that of the first one after it. It says so as long as the row is not changed.
+/// The child to take at each level.
+type Turns = [u8; WIDE_LEVELS_MAX];
+
+/// Where a field is in a row, or would be: the way to its leaf, and its index in the leaf or that of the first one after it. It says so as long as the row is not changed.
 struct Place {
-    turns: [u8; WIDE_LEVELS_MAX],
+    turns: Turns,
     at: Result<usize, usize>,
 }
 
@@ -253,7 +255,6 @@ impl WideRow {
             match &tree.node {
                 Node::Interior(children) => tree = &children[children.way_to(field)].tree,
                 Node::Leaf(leaf) => {
-                    leaf.prefetch();
                     let index = leaf.row().search_leaf(field).ok()?;
                     return Some(leaf.value(index));
                 }
@@ -273,7 +274,6 @@ impl WideRow {
                     tree = &children[turn].tree;
                 }
                 Node::Leaf(leaf) => {
-                    leaf.prefetch();
                     let at = leaf.row().search_leaf(field);
                     return (Place { turns, at }, leaf);
                 }
@@ -283,25 +283,34 @@ impl WideRow {
 
     /// The leaf that holds the field at `rank`, and that field's index in it. O(log fields).
     pub(super) fn nth_leaf(&self, rank: usize) -> Option<(&Leaf, usize)> {
+        let (_, leaf, index) = self.place_of_rank(rank)?;
+        Some((leaf, index))
+    }
+
+    /// The same, and the child to take at each level.
+    fn place_of_rank(&self, rank: usize) -> Option<(Turns, &Handle<Leaf>, usize)> {
         if rank >= self.len() {
             return None;
         }
-        let (mut tree, mut rest) = (&self.root, rank);
-        loop {
+        let (mut tree, mut turns, mut rest) = (&self.root, [0; WIDE_LEVELS_MAX], rank);
+        for level in 0.. {
             match &tree.node {
-                Node::Leaf(leaf) => return Some((leaf, rest)),
+                Node::Leaf(leaf) => return Some((turns, leaf, rest)),
                 Node::Interior(children) => {
-                    let child = children.iter().find(|child| {
+                    let turn = children.iter().position(|child| {
                         let found = rest < child.tree.fields;
                         if !found {
                             rest -= child.tree.fields;
                         }
                         found
                     });
-                    tree = &child.expect("counts add up (DW5)").tree;
+                    let turn = turn.expect("counts add up (DW5)");
+                    turns[level] = turn as u8;
+                    tree = &children[turn].tree;
                 }
             }
         }
+        unreachable!("{TOO_DEEP}")
     }
 
     /// How many fields are below `field`: the rank of the first at or after it. O(log fields).
@@ -377,7 +386,7 @@ impl Subtree {
             Node::Leaf(leaf) => leaf.count_runs(),
             Node::Interior(children) => {
                 for index in 0..children.len() {
-                    children.child_mut(index).count_runs();
+                    children.child_mut(index).0.count_runs();
                 }
             }
         }

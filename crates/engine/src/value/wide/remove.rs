@@ -1,18 +1,43 @@
 //! Removing fields from a wide row.
 
-use super::{Node, Place, Subtree, TOO_DEEP, Tally, WideRow, balance};
+use super::{Counts, Node, Place, Subtree, TOO_DEEP, Tally, WideRow, balance};
+use crate::value::{StringRef, row};
 
 impl WideRow {
     /// Removes a field from this version, which is under construction; returns whether it existed.
     /// Copies one node per level, and neighbours where nodes merge; nothing if it did not exist.
     pub(in crate::value) fn remove(&mut self, field: &[u8]) -> bool {
-        let (Place { turns, at }, _) = self.place_of(field);
+        let (Place { turns, at }, leaf) = self.place_of(field);
         let Ok(index) = at else {
             return false;
         };
-        self.root.remove(&turns, index, &mut self.tally);
-        self.lower();
+        let calm = leaf.counts_without(index);
+        self.remove_at(&turns, index, calm);
         true
+    }
+
+    /// Removes the field at `rank`, if there is one, once it was shown with its value.
+    pub(in crate::value) fn remove_nth(
+        &mut self,
+        rank: usize,
+        show: impl FnOnce(&[u8], StringRef<'_>),
+    ) {
+        let Some((turns, leaf, index)) = self.place_of_rank(rank) else {
+            return;
+        };
+        show(leaf.row().field(index), leaf.value(index));
+        let calm = leaf.counts_without(index);
+        self.remove_at(&turns, index, calm);
+    }
+
+    /// `calm`: see [`super::Leaf::counts_without`].
+    fn remove_at(&mut self, turns: &[u8], index: usize, calm: Option<[Counts; 2]>) {
+        if let Some(counts) = calm {
+            let block = self.root.block_mut(turns, counts, 0, &mut self.tally);
+            return row::remove_from(block, index);
+        }
+        self.root.remove(turns, index, &mut self.tally);
+        self.lower();
     }
 }
 
@@ -23,10 +48,11 @@ impl Subtree {
             (Node::Leaf(leaf), _) => leaf.remove(index),
             (Node::Interior(children), [turn, turns @ ..]) => {
                 let turn = usize::from(*turn);
-                let child = children.child_mut(turn);
+                let (child, _) = children.child_mut(turn);
                 let before = child.counts();
                 child.remove(turns, index, tally);
                 let after = child.counts();
+                children.note(turn);
                 if balance::is_settled(children, turn) {
                     self.change_counts(before, after);
                     return;

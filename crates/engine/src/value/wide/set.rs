@@ -1,17 +1,30 @@
 //! Setting fields of a wide row.
+//!
+//! Most changes leave their leaf neither too heavy nor too light. Then only counts change above it,
+//! by what is known beforehand (DW5 exact-sums): one walk down does all.
 
+use super::interior::BlockNote;
 use super::{
-    Child, Column, EXCHANGED_BYTES, Handle, Interior, Node, Place, Separator, Subtree, TOO_DEEP,
-    Tally, WideRow, balance,
+    Child, Column, Counts, EXCHANGED_BYTES, Handle, Interior, Leaf, Node, Place, Separator,
+    Subtree, TOO_DEEP, Tally, WideRow, balance,
 };
-use crate::value::StringRef;
+use crate::value::{StringRef, row};
 
 impl WideRow {
     /// Sets a field in this version, which is under construction; returns whether it is new. Copies
     /// one node per level, except nodes that only this version holds.
     pub(in crate::value) fn set(&mut self, field: &[u8], column: Column<'_>) -> bool {
-        let (place, _) = self.place_of(field);
-        self.set_at(&place, field, column)
+        let (place, leaf) = self.place_of(field);
+        match column {
+            Column::Flat(value) => {
+                let calm = leaf.counts_with(place.at, field, value);
+                self.set_flat(&place, calm, field, value)
+            }
+            Column::Large(_) => {
+                self.tally.lose();
+                self.set_at(&place, field, column)
+            }
+        }
     }
 
     /// Sets a field to a flat value unless it has a value that may stay, by one descent; returns
@@ -24,7 +37,10 @@ impl WideRow {
         let (place, leaf) = self.place_of(field);
         match place.at {
             Ok(index) if stays(leaf.value(index)) => false,
-            _ => self.set_at(&place, field, Column::Flat(value)),
+            at => {
+                let calm = leaf.counts_with(at, field, value);
+                self.set_flat(&place, calm, field, value)
+            }
         }
     }
 
@@ -43,16 +59,33 @@ impl WideRow {
         if old == Some(*value) {
             return false;
         }
-        let is_new = self.set_at(&place, field, Column::Flat(value));
+        let calm = leaf.counts_with(place.at, field, value);
+        let is_new = self.set_flat(&place, calm, field, value);
         *value = old.unwrap_or(*value);
         is_new
     }
 
-    fn set_at(&mut self, place: &Place, field: &[u8], column: Column<'_>) -> bool {
-        if let Column::Large(_) = column {
-            self.tally.lose();
-        }
-        let Place { turns, at } = place;
+    /// Sets a field to a flat value, with what [`Leaf::counts_with`] has said of that.
+    #[inline]
+    fn set_flat(
+        &mut self,
+        place: &Place,
+        calm: Option<[Counts; 2]>,
+        field: &[u8],
+        value: &[u8],
+    ) -> bool {
+        let Some(counts) = calm else {
+            return self.set_at(place, field, Column::Flat(value));
+        };
+        let room = Leaf::room_for(field, value);
+        let tally = &mut self.tally;
+        let block = self.root.block_mut(&place.turns, counts, room, tally);
+        row::set_in(block, place.at, field, value);
+        place.at.is_err()
+    }
+
+    #[inline(never)]
+    fn set_at(&mut self, Place { turns, at }: &Place, field: &[u8], column: Column<'_>) -> bool {
         let right = self
             .root
             .set(turns, (*at, field), column, true, &mut self.tally);
@@ -84,6 +117,34 @@ impl WideRow {
 }
 
 impl Subtree {
+    /// The block of the leaf at the end of these turns, for a change that turns its counts from the first ones
+    /// into the second and takes up to `room` bytes: counts change here, at it and above it.
+    pub(super) fn block_mut(
+        &mut self,
+        turns: &[u8],
+        [before, after]: [Counts; 2],
+        room: usize,
+        tally: &mut Tally,
+    ) -> &mut Vec<u8> {
+        let mut nowhere = BlockNote::default();
+        let (mut tree, mut turns, mut note) = (self, turns.iter(), &mut nowhere);
+        loop {
+            tally.replace(tree);
+            tree.change_counts(before, after);
+            match &mut tree.node {
+                Node::Leaf(leaf) => {
+                    let block = leaf.own(room);
+                    *note = BlockNote::at(block);
+                    return block;
+                }
+                Node::Interior(children) => {
+                    let turn = turns.next().expect(TOO_DEEP);
+                    (tree, note) = children.child_mut(usize::from(*turn));
+                }
+            }
+        }
+    }
+
     /// Sets a field where it is, or would be; returns this subtree's new right siblings.
     /// `rightmost`: the row has no field after it.
     fn set(
@@ -104,10 +165,11 @@ impl Subtree {
             (Node::Interior(children), [turn, turns @ ..]) => {
                 let turn = usize::from(*turn);
                 let rightmost = rightmost && turn + 1 == children.len();
-                let child = children.child_mut(turn);
+                let (child, _) = children.child_mut(turn);
                 let before = child.counts();
                 let right = child.set(turns, (at, field), column, rightmost, tally);
                 let after = child.counts();
+                children.note(turn);
                 if right.is_empty() && balance::is_settled(children, turn) {
                     self.change_counts(before, after);
                     return right;
