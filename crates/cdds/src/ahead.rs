@@ -28,7 +28,7 @@ pub(crate) struct Spot {
 
 impl<M: Pmem> Shared<M> {
     /// Finds the leaves of keys, and asks for what a look-up of each will read. A key gets no spot
-    /// if a frame on its way is missing. The caller is pinned, or nobody changes the tree.
+    /// if a frame on its way is missing. The caller is pinned, or has the tree.
     pub(crate) fn warm<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -102,8 +102,8 @@ impl<M: Pmem> Shared<M> {
         Some(())
     }
 
-    /// The leaf that a spot names, if it is still its key's. The caller is pinned, or nobody
-    /// changes nodes above leaves.
+    /// The leaf that a spot names, if it is still its key's. The caller is pinned, or has the tree
+    /// shared (CX1 epoch-stands).
     #[inline]
     pub(crate) fn leaf_at(&self, spot: &Spot, look: Look) -> Option<Node<'_, M>> {
         let watch = self.watch(spot.leaf, look);

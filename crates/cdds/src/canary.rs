@@ -7,6 +7,10 @@ pub(crate) enum Fault {
     Unmarked,
     /// Leaves are judged and changed without their latch (CX2 leaf-latched).
     Unlatched,
+    /// A leaf leaves the tree, and whoever waits for its latch is not told (CX7 gone-counted).
+    LeftUncounted,
+    /// New leaves are not latched until their change is over (CX8 born-latched).
+    BornUnlatched,
     /// A parent is not looked at again once its child is known (CL3 coupled).
     Uncoupled,
     /// The beginning of an entry is loaded before its end (CL4 past-stands).

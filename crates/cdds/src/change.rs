@@ -12,6 +12,7 @@
 //!   the node is freed in the epoch that ends its parent's entry (CT3 horizon).
 
 use pando_pmem::{Offset, Pmem, Purpose, Side, Writes};
+use pando_sync::shim::lock;
 
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of, fingerprint_of};
@@ -47,7 +48,7 @@ impl Place {
 /// What is to happen in one node.
 #[derive(Debug, Default)]
 pub(crate) struct Edit {
-    ends: Vec<u64>,
+    pub(crate) ends: Vec<u64>,
     begins: Vec<Entry>,
 }
 
@@ -74,9 +75,11 @@ pub(crate) struct Work<'t> {
     pub(crate) taken: Vec<Offset>,
     pub(crate) freed: Vec<Offset>,
     /// The pair's record from before.
-    replaced: Option<Offset>,
+    pub(crate) replaced: Option<Offset>,
     /// The latches of nodes that readers may look at (CL1 marked-before).
-    held: Held<'t>,
+    pub(crate) held: Held<'t>,
+    /// Where its blocks are taken and freed.
+    pub(crate) side: Side,
     /// That of its nodes and separators.
     pub(crate) purpose: Purpose,
     /// A node that is copied even if it has free slots.
@@ -92,6 +95,7 @@ impl<'t> Work<'t> {
             freed: Vec::new(),
             replaced: None,
             held: Held::new(latches),
+            side: Side::FIRST,
             purpose: Purpose::Growth,
             leaves: Offset::NONE,
             mends: false,
@@ -221,7 +225,7 @@ impl<M: Pmem> Tree<M> {
         };
         if matches!(changed, Err(Error::Full(_))) {
             // Without room for a merge the leaf keeps fewer entries than it should.
-            self.free(&work.taken);
+            self.free(work.side, &work.taken);
             work.taken.clear();
             work.freed.clear();
             work.held.mark(leaf);
@@ -243,20 +247,20 @@ impl<M: Pmem> Tree<M> {
     ) -> Result<Option<Offset>, Error> {
         drop(work.held);
         match &changed {
-            Ok(()) => self.free(&work.freed),
-            Err(_) => self.free(&work.taken),
+            Ok(()) => self.free(work.side, &work.freed),
+            Err(_) => self.free(work.side, &work.taken),
         }
         changed?;
         if self.group.is_some() {
             return Ok(work.replaced);
         }
-        self.free(work.replaced.as_slice());
+        self.free(work.side, work.replaced.as_slice());
         Ok(None)
     }
 
-    fn free(&self, blocks: &[Offset]) {
+    pub(crate) fn free(&self, side: Side, blocks: &[Offset]) {
         for at in blocks {
-            self.allocator.free(*at, self.open);
+            self.allocator.free_at(side, *at, self.open);
         }
     }
 
@@ -281,10 +285,21 @@ impl<M: Pmem> Tree<M> {
     pub(crate) fn change(
         &self,
         path: &[Step],
+        edit: Edit,
+        work: &mut Work<'_>,
+    ) -> Result<(), Error> {
+        self.change_at(path, path.len() - 1, edit, work)
+    }
+
+    /// The same of a node above the leaf: of the one at this depth.
+    fn change_at(
+        &self,
+        path: &[Step],
+        depth: usize,
         mut edit: Edit,
         work: &mut Work<'_>,
     ) -> Result<(), Error> {
-        for depth in (1..path.len()).rev() {
+        for depth in (1..=depth).rev() {
             let node = self.node(path[depth].node);
             let is_root = depth == 1;
             // Only whether there are that many plays a part, and only where there are fewer.
@@ -416,6 +431,23 @@ impl<M: Pmem> Tree<M> {
             gone.push(sibling);
             gone.sort_by(|a, b| parent.order(a.entry, b.entry));
         }
+        let lowest = gone[0].entry;
+        let separators = gone[1..].iter().map(|found| found.entry.record);
+        work.freed.extend(separators);
+        let begins = self.make_parts((node, lowest), entries, edit, work)?;
+        let ends = gone.iter().map(|found| found.slot).collect();
+        Ok(Edit { ends, begins })
+    }
+
+    /// Makes the nodes that come in the place of one: of all their entries. What begins in the node
+    /// above, the first one as `lowest`, and in order.
+    fn make_parts(
+        &self,
+        (node, lowest): (Node<'_, M>, Entry),
+        mut entries: Vec<Entry>,
+        edit: &Edit,
+        work: &mut Work<'_>,
+    ) -> Result<Vec<Entry>, Error> {
         if node.is_leaf() {
             // Keys with one prefix are told apart by their records, and all have a fingerprint.
             for entry in &entries {
@@ -423,9 +455,6 @@ impl<M: Pmem> Tree<M> {
             }
         }
         entries.sort_by(|a, b| node.order(*a, *b));
-        let lowest = gone[0].entry;
-        let separators = gone[1..].iter().map(|found| found.entry.record);
-        work.freed.extend(separators);
         let mut begins = Vec::new();
         for part in self.spread(node.level, &entries, edit) {
             let child = self.make_node(node.level, part, work)?;
@@ -435,8 +464,72 @@ impl<M: Pmem> Tree<M> {
                 self.separator(part[0], child, work)?
             });
         }
-        let ends = gone.iter().map(|found| found.slot).collect();
-        Ok(Edit { ends, begins })
+        Ok(begins)
+    }
+
+    /// Copies a leaf beside other writers, with a change for which it has no slot. The caller has
+    /// its latch, and leaves it to `work`; so it has those of the new leaves afterwards. Whether it
+    /// could: else nothing has changed, and it takes the tree for itself.
+    pub(crate) fn copy_beside(
+        &self,
+        (node, key): (Node<'_, M>, &[u8]),
+        edit: &Edit,
+        work: &mut Work<'_>,
+    ) -> Result<bool, Error> {
+        let entries = self.after(node, edit)?;
+        let mut begins = self.make_parts((node, Entry::lowest(node.at)), entries, edit, work)?;
+        if !begins.iter().all(|leaf| work.held.try_latch(leaf.child)) {
+            return Ok(false);
+        }
+        let _inner = lock(&self.inner);
+        let path = self.descend(key)?.unwrap_or_default();
+        let [above @ .., leaf] = path.as_slice() else {
+            unreachable!("the leaf is in the tree");
+        };
+        assert_eq!(
+            leaf.node, node.at,
+            "CX7: who has its latch has the key's leaf"
+        );
+        if !self.mark_above(above, work) {
+            return Ok(false);
+        }
+        let depth = above.len() - 1;
+        let Step { node: parent, slot } = above[depth];
+        let parent = if depth == 0 {
+            self.anchor()
+        } else {
+            self.node(parent)
+        };
+        begins[0] = Entry {
+            child: begins[0].child,
+            ..parent.entry(slot)
+        };
+        work.freed.push(node.at);
+        let ends = vec![slot];
+        self.change_at(&path, depth, Edit { ends, begins }, work)?;
+        work.held.publish();
+        Ok(true)
+    }
+
+    /// Tries to mark all nodes above a leaf that may change when it is copied; whether it could
+    /// (CX3 one-waits).
+    fn mark_above(&self, above: &[Step], work: &mut Work<'_>) -> bool {
+        /// Entries that begin in the place of a node that is copied, at most.
+        const BEGIN: usize = 2;
+        let needs = self.needs();
+        for (depth, step) in above.iter().enumerate().rev() {
+            if !work.held.try_mark(step.node) {
+                return false;
+            }
+            let has_room = || {
+                let node = self.node(step.node);
+                node.free_slots(0, &needs).take(BEGIN).count() == BEGIN
+            };
+            if depth > 0 && has_room() {
+                break;
+            }
+        }
+        true
     }
 
     /// The parts that become nodes: one, or two if they are more than 4/5 of one. Where the node
@@ -480,7 +573,7 @@ impl<M: Pmem> Tree<M> {
         let bytes = bytes_of(level, self.slots);
         let at = self
             .allocator
-            .allocate_for((work.purpose, Side::FIRST), bytes, self.open)?;
+            .allocate_for((work.purpose, work.side), bytes, self.open)?;
         work.taken.push(at);
         Node::make(&self.pool, at, (level, self.slots), self.open, entries);
         Ok(at)
@@ -492,7 +585,7 @@ impl<M: Pmem> Tree<M> {
         let key = key.ok_or(Error::Damaged { at: entry.record })?;
         let take = |bytes| {
             self.allocator
-                .allocate_for((work.purpose, Side::FIRST), bytes, self.open)
+                .allocate_for((work.purpose, work.side), bytes, self.open)
         };
         let record = record::make_separator(&self.pool, take, key)?;
         work.taken.push(record);

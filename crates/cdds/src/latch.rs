@@ -94,12 +94,25 @@ impl<'l> Watch<'l> {
         self.0
             .is_none_or(|(latch, version)| latch.unchanged_since(version))
     }
+
+    /// Whether the leaf that it is of has stayed in the tree since it began, for who has latched
+    /// that (CX7 gone-counted).
+    #[inline]
+    #[must_use]
+    pub(crate) fn stays(self) -> bool {
+        // Relaxed: whoever had the latch before has released it.
+        let has_left = |(latch, version): (&VersionLock, _)| latch.peek().has_split_since(version);
+        !self.0.is_some_and(has_left)
+    }
 }
 
 /// A latch that somebody has locked, until it is dropped.
 pub(crate) struct Latched<'l>(Option<&'l VersionLock>);
 
 impl Latched<'_> {
+    /// No latch.
+    pub(crate) const NONE: Self = Self(None);
+
     /// Before the first store to the node (CL1 marked-before).
     pub(crate) fn mark(&self) {
         if let Some(latch) = self.0
@@ -128,7 +141,9 @@ impl Drop for Latched<'_> {
 /// The latches that a change has taken, until it is dropped.
 pub(crate) struct Held<'l> {
     latches: &'l Latches,
-    taken: Vec<usize>,
+    taken: Vec<&'l VersionLock>,
+    /// Of a leaf that leaves a shared tree, and of those that come in its place.
+    leaves: Vec<&'l VersionLock>,
 }
 
 impl<'l> Held<'l> {
@@ -136,26 +151,92 @@ impl<'l> Held<'l> {
         Self {
             latches,
             taken: Vec::new(),
+            leaves: Vec::new(),
         }
+    }
+
+    fn has(&self, latch: &VersionLock) -> bool {
+        let mut held = self.taken.iter().chain(&self.leaves);
+        held.any(|held| std::ptr::eq(*held, latch))
+    }
+
+    /// Takes the latch of a leaf over that is to leave the tree.
+    pub(crate) fn take_over(&mut self, latched: Latched<'l>) {
+        self.leaves.extend(latched.0);
+        // Not unlocked here, but with all others.
+        std::mem::forget(latched);
+    }
+
+    /// Tries to lock the latch of a leaf that nobody refers to yet (CX8 born-latched).
+    pub(crate) fn try_latch(&mut self, at: Offset) -> bool {
+        let latch = &self.latches.0[Latches::index(at)];
+        let is_faulty = canary::has(Fault::Unlatched) || canary::has(Fault::BornUnlatched);
+        if is_faulty || self.has(latch) {
+            return true;
+        }
+        let locked = try_lock(latch);
+        self.leaves.extend(locked.then_some(latch));
+        locked
     }
 
     /// Before the first store to the node at `at` (CL1 marked-before).
     pub(crate) fn mark(&mut self, at: Offset) {
-        let index = Latches::index(at);
-        if self.taken.contains(&index) || canary::has(Fault::Unmarked) {
-            return;
+        let latch = &self.latches.0[Latches::index(at)];
+        if !canary::has(Fault::Unmarked) && !self.has(latch) {
+            latch.lock();
+            self.taken.push(latch);
+            latch.mark_inserting();
         }
-        let latch = &self.latches.0[index];
-        latch.lock();
-        latch.mark_inserting();
-        self.taken.push(index);
     }
+
+    /// The same of a node above leaves that others change meanwhile, if its latch is free
+    /// (CX3 one-waits). The leaf that was taken over leaves the tree with it (CX7 gone-counted).
+    pub(crate) fn try_mark(&mut self, at: Offset) -> bool {
+        let latch = &self.latches.0[Latches::index(at)];
+        if canary::has(Fault::Unmarked) {
+            return true;
+        }
+        if !canary::has(Fault::LeftUncounted) {
+            for leaf in &self.leaves {
+                leaf.mark_splitting();
+            }
+        }
+        if !self.has(latch) {
+            if !try_lock(latch) {
+                return false;
+            }
+            self.taken.push(latch);
+        }
+        latch.mark_inserting();
+        true
+    }
+
+    /// After the last store: readers see what was changed, and only leaves stay latched.
+    pub(crate) fn publish(&mut self) {
+        for leaf in &self.leaves {
+            leaf.publish();
+        }
+        for latch in self.taken.drain(..) {
+            latch.unlock();
+        }
+    }
+}
+
+/// Locks a latch that is free, or that somebody has only for a moment.
+fn try_lock(latch: &VersionLock) -> bool {
+    const TRIES: usize = 64;
+    let mut tries = (0..TRIES).map(|_| {
+        pando_sync::shim::step();
+        std::hint::spin_loop();
+        latch.try_lock().is_some()
+    });
+    tries.any(|locked| locked)
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        for index in self.taken.drain(..) {
-            self.latches.0[index].unlock();
+        for latch in self.taken.drain(..).chain(self.leaves.drain(..)) {
+            latch.unlock();
         }
     }
 }

@@ -1,37 +1,47 @@
 //! Changes of one leaf, beside those of others: what most writers need of the tree.
 //!
 //! A writer that has the tree shared with others latches the leaf of its key, looks, decides, and
-//! changes the leaf in place. What needs more than that (a leaf without a free slot or with too few
-//! entries, a pool without a free block in sight, the first leaf) is left to whoever has the tree
-//! for itself: `change.rs`.
+//! changes the leaf in place. A leaf without a free slot is copied into new ones beside other
+//! writers, of which one at a time changes nodes above. What needs more than that (a leaf with too
+//! few entries, a pool without a free block in sight, the first leaf) is left to whoever has the
+//! tree for itself: `change.rs`.
 //!
 //! | state | writer | readers |
 //! |---|---|---|
-//! | nodes above the leaves, the open epoch, what is retained | who has the tree for itself | all |
+//! | the open epoch, what is retained | who has the tree for itself | all |
+//! | nodes above the leaves, marked (CL1 marked-before) | who has the tree for itself, or shared and the lock `inner` | all |
 //! | a leaf, under its latch (CL1 marked-before) | who has the latch, and the tree shared or for itself | all |
 //! | blocks | the allocator's own locks, innermost | |
 //!
-//! - **CX1 inner-stands** While anybody has the tree shared, no node is made or leaves it, no epoch
-//!   is committed and nothing is retained or released. So the way down needs no watch, the epochs
-//!   by which a slot is judged stand, and a block that is freed is handed out to nobody
-//!   (PA3 horizon).
+//! - **CX1 epoch-stands** While anybody has the tree shared, no epoch is committed and nothing is
+//!   retained or released. So the epochs by which a slot is judged stand, and a block that is freed
+//!   is handed out to nobody (PA3 horizon): a way down needs watches, as a reader's, but no pin.
 //! - **CX2 leaf-latched** Who has the tree shared judges and changes a leaf only while it has the
 //!   leaf's latch. Two of them never take one slot, and nobody ends what somebody else has ended.
-//! - **CX3 one-latch** It waits for a latch only while it has none, so there is no circle of waits.
-//!   Who has the tree for itself finds every latch free.
+//! - **CX3 one-waits** It waits for a latch, or for a watch, only while it has no latch; further
+//!   ones it tries for, and gives up. It waits for `inner` with latches, and who has that waits for
+//!   none. So there is no circle of waits. Who has the tree for itself finds every latch free.
 //! - **CX4 fenced** What a change has flushed is fenced before its latch is released: the commit,
 //!   which another thread may make, has only its own fence (PM2 fence-orders).
 //! - **CX5 shown-between** Readers wait for the latch only while it is marked: from the first store
 //!   to the leaf to the last one. Who holds it may look at the tree as a reader before and after.
 //! - **CX6 begun-by-any** The first change of an epoch may be one of a leaf, if the epoch is marked
 //!   already (PL1 marked-first): nothing but the flag that it has begun is stored before it.
+//! - **CX7 gone-counted** A leaf leaves a shared tree under its latch, which is then marked as a
+//!   split, before the node above changes. Who found the leaf, and then has its latch, begins anew
+//!   if a split was counted meanwhile: else the leaf is still the key's.
+//! - **CX8 born-latched** A leaf that comes into a shared tree is latched before anything refers to
+//!   it, until the change is over, its hook included: changes of a key are told in their order.
+//! - **CX9 inner-by-one** With the tree shared, nodes above the leaves are changed only under
+//!   `inner`. So who has that needs no watch of them.
 
 use pando_pmem::{Offset, Pmem, Purpose, Side, Writes};
 use pando_sync::LogEpoch;
 
 use crate::ahead::Spot;
 use crate::alike::prefetch_slots;
-use crate::latch::Latched;
+use crate::change::Edit;
+use crate::latch::{Held, Latched};
 use crate::node::{Entry, Found, Node, View, fingerprint_of};
 use crate::record::{Pair, Record};
 use crate::shared::{Look, whole};
@@ -51,6 +61,8 @@ pub(crate) struct Leaf<'t, M> {
     tree: &'t Tree<M>,
     node: Node<'t, M>,
     latch: Latched<'t>,
+    /// Those of the leaves that have come in its place, and of what was changed above them.
+    held: Option<Box<Held<'t>>>,
     /// That of the key.
     fingerprint: u8,
     /// Whether a change was expected ([`Tree::expect_change`]).
@@ -78,32 +90,48 @@ impl<M: Pmem> Tree<M> {
     }
 
     /// Latches the leaf of a key, where its spot says if it has one, and looks for it; none in an
-    /// empty tree. The caller has no other latch (CX3 one-latch).
+    /// empty tree. The caller has no other latch (CX3 one-waits).
     pub(crate) fn latch(
         &self,
         key: &[u8],
         spot: Option<&Spot>,
     ) -> Result<Option<Leaf<'_, M>>, Error> {
-        // CX1 inner-stands: nobody changes what it goes through.
-        let ahead = spot.and_then(|spot| self.shared.leaf_at(spot, Look::ALONE));
-        let found = match ahead {
-            Some(leaf) => Some(leaf),
-            None => self.shared.leaf_of(key, Look::ALONE, |_| ())?,
-        };
-        let Some(node) = found else {
-            return Ok(None);
-        };
+        let look = Look::PRESENT;
+        let mut ahead = spot.and_then(|spot| self.shared.leaf_at(spot, look));
+        loop {
+            let found = match ahead.take() {
+                Some(leaf) => Some(leaf),
+                None => self.shared.leaf_of(key, look, |_| ())?,
+            };
+            let Some(node) = found else {
+                return Ok(None);
+            };
+            let latch = self.shared.latches.latch(node.at);
+            if node.stays() {
+                return Ok(Some(self.latched(node.still(), latch, key, spot)));
+            }
+        }
+    }
+
+    #[inline]
+    fn latched<'t>(
+        &'t self,
+        node: Node<'t, M>,
+        latch: Latched<'t>,
+        key: &[u8],
+        spot: Option<&Spot>,
+    ) -> Leaf<'t, M> {
         let fingerprint = spot.map_or_else(|| fingerprint_of(key), |spot| spot.fingerprint);
-        let latch = self.shared.latches.latch(node.at);
         let ahead = spot.and_then(|spot| node.find_at(spot.slot, key, View::PRESENT));
-        Ok(Some(Leaf {
+        Leaf {
             tree: self,
             node,
             fingerprint,
             is_expected: spot.is_some(),
             found: ahead.or_else(|| node.find_with(key, fingerprint, View::PRESENT)),
             latch,
-        }))
+            held: None,
+        }
     }
 }
 
@@ -125,7 +153,7 @@ impl<'t, M: Pmem> Leaf<'t, M> {
             None => self.free_slot(),
         };
         let Some(slot) = slot else {
-            return Ok(Done::NeedsTree);
+            return self.put_in_copy(pair, mark, side);
         };
         if let Some(found) = there.filter(|_| !self.is_expected) {
             tree.allocator.expect_free(found.entry.record);
@@ -157,6 +185,42 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         Ok(Done::Yes)
     }
 
+    /// The same where the leaf has no free slot: it is copied, with what is put.
+    fn put_in_copy(&mut self, mut pair: Pair<'_>, mark: u8, side: Side) -> Result<Done, Error> {
+        let tree = self.tree;
+        tree.note_begun();
+        let _window = Writes::new(tree.pool.memory());
+        let take = |bytes| {
+            tree.allocator
+                .allocate_for((Purpose::Growth, side), bytes, tree.open)
+        };
+        let Ok(record) = pair.make(&tree.pool, take, mark) else {
+            return Ok(Done::NeedsTree);
+        };
+        let mut work = tree.work();
+        work.side = side;
+        work.taken.push(record);
+        // CX7 gone-counted.
+        work.held
+            .take_over(std::mem::replace(&mut self.latch, Latched::NONE));
+        let mut edit = Edit::beginning(Entry::of_key(pair.key(), record));
+        if let Some((found, _)) = self.found.take() {
+            work.replaced = Some(found.entry.record);
+            edit.ends.push(found.slot);
+        }
+        let copied = tree.copy_beside((self.node, pair.key()), &edit, &mut work);
+        let held = std::mem::replace(&mut work.held, tree.work().held);
+        if matches!(copied, Ok(false) | Err(Error::Full(_))) {
+            tree.free(work.side, &work.taken);
+            return Ok(Done::NeedsTree);
+        }
+        self.held = Some(Box::new(held));
+        tree.finish(copied.map(drop), work)?;
+        // CX4 fenced.
+        tree.fence();
+        Ok(Done::Yes)
+    }
+
     /// Removes the key that the leaf was latched for, and that is there. Its record is freed at
     /// this side.
     pub(crate) fn remove(&mut self, side: Side) -> Done {
@@ -166,6 +230,8 @@ impl<'t, M: Pmem> Leaf<'t, M> {
         };
         let least = tree.least(0);
         let left = self.node.seen(tree.present()).take(least + 1).count() - 1;
+        // It may change beside us, but not to or from a leaf that is latched; and a slot of the
+        // anchor is never seen with what it said before (CL4 past-stands).
         let root = tree.root_node(tree.present());
         if left < least && root.is_none_or(|root| root.at != self.node.at) {
             return Done::NeedsTree;

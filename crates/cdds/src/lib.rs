@@ -55,8 +55,8 @@
 //! [`Cdds`] is the same behind the contract of all engines (`pando-engine`).
 //!
 //! Any number of threads read beside writers, each with a [`Reader`], without a lock. Writers of an
-//! engine change different leaves at the same time (`leaf.rs`); splits, merges and commits have the
-//! tree for themselves.
+//! engine change different leaves at the same time, and split them (`leaf.rs`); merges and commits
+//! have the tree for themselves.
 //!
 //! The paper's layout, with entries in order, is there to be measured (`sorted.rs`, feature
 //! `sorted-nodes`).

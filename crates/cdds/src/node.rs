@@ -319,6 +319,12 @@ impl<'p, M: Pmem> Node<'p, M> {
         self.watch.holds()
     }
 
+    /// Whether it has stayed in the tree (CX7 gone-counted).
+    #[inline]
+    pub(crate) fn stays(self) -> bool {
+        self.watch.stays()
+    }
+
     /// The same node, once what was read of it is known to hold: records that it referred to then
     /// can be read whatever becomes of it (CL2 judged-then-followed).
     pub(crate) fn still(self) -> Self {

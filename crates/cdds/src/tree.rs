@@ -26,7 +26,7 @@ use pando_pmem::{
 };
 use pando_sync::LogEpoch;
 use pando_sync::epoch::ReclaimEpoch;
-use pando_sync::shim::{AtomicBool, Ordering};
+use pando_sync::shim::{AtomicBool, Mutex, Ordering};
 use thiserror::Error;
 
 use crate::canary::{self, Fault};
@@ -143,6 +143,8 @@ pub struct Tree<M> {
     /// Slots of a node.
     pub(crate) slots: u64,
     pub(crate) shared: Arc<Shared<M>>,
+    /// Whoever changes nodes above the leaves with the tree shared (CX9 inner-by-one).
+    pub(crate) inner: Mutex<()>,
     /// What is cleaned up, if something is.
     pub(crate) cleaning: Option<Cleaning>,
     /// The changes that may be taken back.
@@ -152,7 +154,7 @@ pub struct Tree<M> {
     /// The open epoch.
     pub(crate) open: LogEpoch,
     /// Whether it has stored anything. Set by who has the tree, shared or for itself
-    /// (CX1 inner-stands).
+    /// (CX1 epoch-stands).
     has_begun: AtomicBool,
     /// Epochs of snapshots, oldest first.
     pub(crate) retained: Vec<LogEpoch>,
@@ -202,6 +204,7 @@ impl<M: Pmem> Tree<M> {
         };
         let mut tree = Self {
             shared: Arc::new(Shared::new(Arc::clone(&pool), slots, anchor)),
+            inner: Mutex::default(),
             cleaning: None,
             group: None,
             horizons: VecDeque::new(),

@@ -2,7 +2,6 @@
 
 use pando_engine::Gauge;
 use pando_pmem::{Pmem, Wear};
-use pando_sync::lock;
 
 use super::{Cdds, Counted};
 
@@ -11,7 +10,7 @@ impl Cdds {
         let state = self.read();
         let live = state.trees.values().filter(|tree| !tree.dropped);
         let keys: u64 = live.clone().map(Counted::keys).sum();
-        let tombstones = lock(&state.graves).count() as u64;
+        let tombstones = state.graves.count() as u64;
         let of_trees = Gauge::of_trees(live.count() as u64, keys, tombstones);
         of_trees.into_iter().for_each(&mut *report);
         let mut figure = |name, help, value: f64| report(Gauge { name, help, value });

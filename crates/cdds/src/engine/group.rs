@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use pando_engine::{TreeId, ValueVersion};
-use pando_sync::lock;
 use pando_sync::shim::unmodelled::Ordering;
 
 use super::session::sound;
@@ -65,8 +64,8 @@ impl State {
         self.tree.fence();
         for (place, version) in graves {
             match version {
-                Some(version) => lock(&self.graves).bury(&place, version),
-                None => lock(&self.graves).rise(&place),
+                Some(version) => self.graves.bury(&place, version),
+                None => self.graves.rise(&place),
             }
         }
         for (number, keys) in keys {
@@ -82,7 +81,7 @@ impl State {
         if let Some(group) = &mut self.group
             && !group.graves.contains_key(place)
         {
-            let version = lock(&self.graves).version(place);
+            let version = self.graves.version(place);
             group.graves.insert(place.to_vec(), version);
         }
     }

@@ -17,11 +17,12 @@
 //!
 //! | field | writer | reader |
 //! |---|---|---|
-//! | `state` | what takes the tree for itself (splits, merges, commits, snapshots, restores): alone in it ([`Gated`]) | updates of one leaf, counts: inside, each session through its own entrance |
+//! | `state` | what takes the tree for itself (merges, commits, snapshots, restores): alone in it ([`Gated`]) | updates of one leaf, counts: inside, each session through its own entrance |
 //! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
 //! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
 //! | counts of a tree | updates, under `state` shared and a leaf's latch: `Relaxed` | the commit, which has `state` for itself |
-//! | `graves`, `images` | the same: their mutexes, innermost | the same |
+//! | `images` | the same: their mutex, innermost | the same |
+//! | `graves` | `buried.rs` | |
 //! | `newest_retained` | whoever makes or drops a snapshot, under `state`: `Release` | `keeps`, `Acquire` |
 //!
 //! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
@@ -41,10 +42,10 @@
 //! - **CE6 full-changes-nothing** An update for which the pool has no room changes nothing, is told
 //!   to no hook, and returns `None`; [`CddsSession::take_refusal`] says so. A removal needs no
 //!   room.
-//! - **CE7 shared-for-a-leaf** An update that changes one leaf in place has `state` shared and the
-//!   leaf's latch (CX2 leaf-latched), under which it looks, decides, draws its version and tells
-//!   its hook: the updates of a key are told in their order. What needs more than one leaf gives
-//!   both up and begins anew with `state` for itself: a split, a merge, a deadline that changes, a
+//! - **CE7 shared-for-a-leaf** An update that changes one leaf, in place or by a copy, has `state`
+//!   shared and the leaf's latch (CX2 leaf-latched), under which it looks, decides, draws its
+//!   version and tells its hook: the updates of a key are told in their order. What needs more
+//!   gives both up and begins anew with `state` for itself: a merge, a deadline that changes, a
 //!   full pool, the first change of an epoch of the clock without a commit before it.
 //! - **CE8 whole-or-nothing** When an update of a group (`group.rs`) has found no room, the end of
 //!   the group takes all of them back: keys, their versions, listed deadlines, counts, what is
@@ -54,6 +55,7 @@
 //! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of
 //! it costs O(size), and so does a read of a large hash.
 
+mod buried;
 mod figures;
 mod group;
 mod kept;
@@ -73,15 +75,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{
-    Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
-};
+use pando_engine::{Deadline, Engine, EpochClock, Gauge, KeptImages, Key, SessionLimit, TreeId};
 use pando_pmem::{
     Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
 };
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
-use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped, lock};
+use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped};
 
+use self::buried::Buried;
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
@@ -277,7 +278,7 @@ struct State {
     next_tree: u32,
     /// What [`State::write_usage`] wrote last.
     usage: [u64; 2],
-    graves: Mutex<Graves>,
+    graves: Buried,
     removed: Removed,
     /// What is taken back with the tree's group.
     group: Option<Beside>,
@@ -703,7 +704,7 @@ impl Engine for Cdds {
             trees: BTreeMap::new(),
             next_tree: 0,
             usage: [0; 2],
-            graves: Mutex::default(),
+            graves: Buried::default(),
             removed: Removed::default(),
             group: None,
             images: Mutex::default(),
@@ -762,7 +763,7 @@ impl Engine for Cdds {
     fn drop_tree(&self, tree: TreeId) {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
-        lock(&state.graves).drop_tree(tree);
+        state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
             *counted = Counted::new(true);
         }
@@ -774,7 +775,7 @@ impl Engine for Cdds {
     }
 
     fn reclaimable_bytes(&self) -> usize {
-        lock(&self.read().graves).bytes()
+        self.read().graves.bytes()
     }
 
     fn gauges(&self, report: &mut dyn FnMut(Gauge)) {

@@ -12,7 +12,7 @@ use pando_engine::{
 use pando_sync::shim::unmodelled::Ordering;
 
 use pando_pmem::{Memory, Side};
-use pando_sync::{Entrance, lock};
+use pando_sync::Entrance;
 
 use super::group::Refused;
 use super::update::{Change, NeedsTree};
@@ -351,7 +351,7 @@ impl Point for CddsSession {
         let clock = &self.engine.clock;
         sound(state.tree.advance(clock.current()));
         state.tree.settle_horizon();
-        let purged = lock(&state.graves).purge(clock.horizon(), steps);
+        let purged = state.graves.purge(clock.horizon(), steps);
         let freed = sound(state.free_dropped(steps - purged));
         let goes_on = sound(state.clean(CLEANED_AT_ONCE));
         state.tree.fence();
@@ -419,7 +419,7 @@ impl Restore for CddsSession {
         };
         let made = state.apply(key.tree, (&place, old_at), &change);
         if matches!((&made, change), (Ok(()), Change::Remove(_))) {
-            lock(&state.graves).bury(&place, version);
+            state.graves.bury(&place, version);
         }
         if made.is_ok() {
             self.engine.note_written();

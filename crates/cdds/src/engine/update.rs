@@ -64,7 +64,7 @@ impl Cdds {
                 state.count(key.tree, false, true);
                 state.removed.name(place);
                 if forgotten.is_none() {
-                    lock(&state.graves).bury(place, version);
+                    state.graves.bury(place, version);
                 }
                 self.note_update(state, place, Some(record));
                 show_record(Some(record), |old| hook.committed(key, old, None, version));
@@ -88,7 +88,7 @@ impl Cdds {
             return Err(NeedsTree);
         }
         if record.is_none() {
-            lock(&state.graves).rise(place);
+            state.graves.rise(place);
             state.count(key.tree, true, false);
         }
         self.note_update(state, place, record);
@@ -167,7 +167,7 @@ impl Cdds {
             hook.committed(key, old, new, version);
         });
         if matches!(change, Change::Remove(_)) && !forgotten {
-            lock(&state.graves).bury(place, version);
+            state.graves.bury(place, version);
         }
         self.updates.add([1]);
         self.note_written();
@@ -212,7 +212,7 @@ impl State {
                     }
                     return Err(error);
                 }
-                lock(&self.graves).rise(place);
+                self.graves.rise(place);
                 self.count(tree, was.is_none(), false);
             }
             Change::Remove(_) => {
@@ -249,7 +249,7 @@ impl State {
     ) -> Option<ValueVersion> {
         match record {
             Some(record) => Some(version_of(record.value())),
-            None => lock(&self.graves).version(place),
+            None => self.graves.version(place),
         }
     }
 
@@ -273,6 +273,6 @@ impl State {
             .then(|| sound(self.tree.latch(place, None)))
             .flatten();
         let record = sound(leaf.as_ref().map_or(Ok(None), Leaf::<Memory>::record));
-        show(record, lock(&self.graves).version(place))
+        show(record, self.graves.version(place))
     }
 }

@@ -268,8 +268,13 @@ fn canary_a_record_that_is_replaced_under_its_beginning() {
 
 /// The memory of a tree that some random operations made.
 pub(super) fn start<S: Subject>(seed: u64) -> Vec<u64> {
+    start_in::<S>(seed, S::POOL_BYTES)
+}
+
+/// The same of so many bytes.
+pub(super) fn start_in<S: Subject>(seed: u64, bytes: u64) -> Vec<u64> {
     let mut rng = Rng::with_seed(seed);
-    let mut tree = S::create(Simulated::new(S::POOL_BYTES));
+    let mut tree = S::create(Simulated::new(bytes));
     let ops = Op::all(12);
     for serial in 0..rng.u64(..40) {
         // More puts than removals: trees of two and three levels.

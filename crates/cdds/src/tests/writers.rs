@@ -5,14 +5,16 @@
 //! Each writer numbers what it puts under keys of its own, which share leaves with the others', and
 //! all count in keys that they share.
 
-use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow, Deref, DerefMut};
+use std::sync::{Arc, Mutex};
 
 use fastrand::Rng;
 use pando_pmem::{Mark, Sampling, Side, Simulated};
-use pando_sync::LogEpoch;
+use pando_sync::{LogEpoch, lock};
 
-use super::crashes::{Run, failure, start, state_of};
+use super::crashes::{Run, failure, start_in, state_of};
+use super::subject::Subject;
 use super::{create, open};
 use crate::canary::{self, Fault};
 use crate::leaf::Done;
@@ -29,7 +31,39 @@ const WRITERS: u64 = 2;
 const KEYS: u64 = 16;
 const COUNTERS: u64 = 3;
 
-type World = RwLock<Tree<Simulated>>;
+struct World {
+    tree: RwLock<Tree<Simulated>>,
+    /// What was told last of each key, as a commit hook would be.
+    told: Mutex<BTreeMap<Vec<u8>, u64>>,
+}
+
+impl World {
+    fn new(tree: Tree<Simulated>) -> Arc<Self> {
+        let told = Mutex::default();
+        let tree = RwLock::new(tree);
+        Arc::new(Self { tree, told })
+    }
+
+    fn read(&self) -> impl Deref<Target = Tree<Simulated>> {
+        self.tree.read().expect("nobody panicked")
+    }
+
+    fn write(&self) -> impl DerefMut<Target = Tree<Simulated>> {
+        self.tree.write().expect("nobody panicked")
+    }
+
+    /// Whoever has changed a key still has its leaf, or the tree.
+    fn tell(&self, key: &[u8], number: Option<u64>) {
+        // As long as another update takes, so that one could come before.
+        for _ in 0..60 {
+            pando_sync::shim::step();
+        }
+        if let Some(number) = number {
+            let told = lock(&self.told).insert(key.to_vec(), number);
+            assert!(told <= Some(number), "CX8: told in another order");
+        }
+    }
+}
 
 fn key(writer: u64, number: u64) -> Vec<u8> {
     format!("{number:02} of {writer}").into_bytes()
@@ -57,19 +91,19 @@ fn number_of(value: &[u8]) -> u64 {
 fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) {
     let mut spots = Vec::new();
     {
-        let tree = world.read().expect("nobody panicked");
+        let tree = world.read();
         tree.shared.warm(std::iter::once(key), &mut spots);
     }
     {
-        let tree = world.read().expect("nobody panicked");
+        let tree = world.read();
         let leaf = tree
             .is_open_at(LogEpoch::NONE)
             .then(|| tree.latch(key, spots[0].as_ref()).unwrap());
         if let Some(mut leaf) = leaf.flatten() {
             let record = leaf.record().expect("it is whole");
             let there = record.map(|record| number_of(record.value()));
-            let mut out = Vec::new();
-            let done = match next(there) {
+            let (mut out, new) = (Vec::new(), next(there));
+            let done = match new {
                 Some(number) => {
                     let pair = Pair::new(&mut out, key, |out| out.extend(value(number)));
                     leaf.put(pair, 0, Side::of(spots.len()))
@@ -78,17 +112,20 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
                 None => leaf.remove(Side::of(spots.len())),
             };
             if done == Done::Yes {
+                world.tell(key, new);
                 return;
             }
         }
     }
-    let mut tree = world.write().expect("nobody panicked");
+    let mut tree = world.write();
     let there = tree.get(key).expect("it is whole").map(number_of);
-    match next(there) {
+    let new = next(there);
+    match new {
         Some(number) => tree.put(key, &value(number)).expect("room"),
         None => drop(tree.remove(key).expect("it is whole")),
     }
     tree.fence();
+    world.tell(key, new);
 }
 
 /// A writer's changes; what its keys hold at the end, and how often it counted.
@@ -97,7 +134,7 @@ fn write(world: &World, writer: u64, seed: u64, changes: u64) -> (Vec<Option<u64
     let (mut own, mut counted) = (vec![None; KEYS as usize], 0);
     for number in 0..changes {
         match random.u8(..8) {
-            0 => drop(world.write().expect("nobody panicked").commit().unwrap()),
+            0 => drop(world.write().commit().unwrap()),
             1..4 => {
                 let next = |there: Option<u64>| Some(there.unwrap_or(0) + 1);
                 update(world, &counter(random.u64(..COUNTERS)), next);
@@ -145,7 +182,7 @@ fn history(seed: u64, changes: u64, fault: Option<Fault>) {
     canary::plant(fault);
     let tree = create(Simulated::new(1 << 18));
     let mut reader = tree.reader().expect("few readers");
-    let world = Arc::new(RwLock::new(tree));
+    let world = World::new(tree);
     let spawn = |writer| {
         let world = Arc::clone(&world);
         thread::spawn(move || {
@@ -161,7 +198,7 @@ fn history(seed: u64, changes: u64, fault: Option<Fault>) {
     let ended: Vec<_> = writers.into_iter().map(thread::JoinHandle::join).collect();
     reader.join().expect("no reader panics");
     canary::plant(None);
-    let tree = world.read().expect("nobody panicked");
+    let tree = world.read();
     let number = |key: &[u8]| tree.get(key).expect("it is whole").map(number_of);
     let mut counted = 0;
     for (writer, ended) in (0..).zip(ended) {
@@ -178,7 +215,9 @@ fn history(seed: u64, changes: u64, fault: Option<Fault>) {
 
 /// Two writers' changes of one epoch, as they were recorded, between two commits.
 fn record(seed: u64) -> Run {
-    let mut tree = open(Simulated::from(start::<Tree<Simulated>>(seed)));
+    // Each of two sides has chunks of its own for every size.
+    let bytes = 2 * <Tree<Simulated> as Subject>::POOL_BYTES;
+    let mut tree = open(Simulated::from(start_in::<Tree<Simulated>>(seed, bytes)));
     for number in 0..10 {
         tree.put(&key(0, number), &value(0)).expect("room");
         tree.put(&key(1, number), &value(0)).expect("room");
@@ -186,10 +225,10 @@ fn record(seed: u64) -> Run {
     tree.commit().expect("memory takes it");
     let tree = open(Simulated::recording(tree.pool.memory().words()));
     let mut states = vec![state_of(&tree)];
-    let world = Arc::new(RwLock::new(tree));
+    let world = World::new(tree);
     for round in 0..2 {
         {
-            let mut tree = world.write().expect("nobody panicked");
+            let mut tree = world.write();
             tree.pool.memory().note(2 * round + 1);
             // Leaves change by themselves once the epoch has begun.
             tree.put(b"round", &value(round)).expect("room");
@@ -209,12 +248,12 @@ fn record(seed: u64) -> Run {
         for writer in writers {
             writer.join().expect("no writer panics");
         }
-        let mut tree = world.write().expect("nobody panicked");
+        let mut tree = world.write();
         tree.commit().expect("memory takes it");
         tree.pool.memory().note(2 * round + 2);
         states.push(state_of(&*tree));
     }
-    let trace = world.read().expect("nobody panicked").pool.memory().trace();
+    let trace = world.read().pool.memory().trace();
     Run { trace, states }
 }
 
@@ -315,5 +354,18 @@ mod schedules {
     #[should_panic]
     fn a_missing_mark_is_caught() {
         caught(Fault::Unmarked);
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_leaf_that_has_left_unnoticed_is_caught() {
+        caught(Fault::LeftUncounted);
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_new_leaf_that_others_change_too_early_is_caught() {
+        let test = |seed| history(seed, 24, Some(Fault::BornUnlatched));
+        run(RandomScheduler::new_from_seed(SEED, 20_000), test);
     }
 }

@@ -292,8 +292,10 @@ impl Pmem for Mapped {
 
     fn expect_writes(&self, at: Offset, length: usize) {
         self.region.check(at, length);
+        let is_shared = matches!(self.medium, Medium::SharedMemory | Medium::Rehearsal);
+        let is_joined = is_shared && self.mapping.expect_page(at.get(), length);
         self.mapping.populate(at.get(), length);
-        if matches!(self.medium, Medium::SharedMemory | Medium::Rehearsal) {
+        if is_shared && !is_joined {
             self.mapping.join_pages(at.get(), length);
         }
     }

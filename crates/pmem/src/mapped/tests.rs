@@ -366,3 +366,21 @@ fn a_killed_process_leaves_what_it_committed() {
         assert_eq!(held, (first..=committed).collect::<Vec<_>>());
     }
 }
+
+#[test]
+fn pages_that_are_expected_hold_what_they_held() {
+    const HUGE: u64 = 2 << 20;
+    let scratch = Scratch::new("expected");
+    let medium = Medium::SharedMemory;
+    let memory = Mapped::create(&scratch.0, 4 * HUGE, medium, Protection::None).unwrap();
+    let words = [HUGE - 8, HUGE, HUGE + 4096, 2 * HUGE - 8, 2 * HUGE].map(Offset::new);
+    for at in words {
+        memory.store(at, at.get());
+    }
+    // Of one that begins, one that ends, and one that would go beyond the pool.
+    for from in [HUGE - 4096, 2 * HUGE - 4096, 4 * HUGE - 4096] {
+        memory.expect_writes(Offset::new(from), (HUGE / 32).min(4 * HUGE - from) as usize);
+    }
+    assert!(words.iter().all(|at| memory.load(*at) == at.get()));
+    assert_eq!(memory.load(Offset::new(HUGE + 8)), 0);
+}
