@@ -286,8 +286,6 @@ pub enum CommandError {
     TimeoutNotAFloat,
     #[error("ERR timeout is negative")]
     TimeoutNegative,
-    #[error("ERR timeout is out of range")]
-    TimeoutOutOfRange,
     #[error("UNBLOCKED client unblocked via CLIENT UNBLOCK")]
     Unblocked,
     #[error("ERR numkeys should be greater than 0")]

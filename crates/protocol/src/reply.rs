@@ -79,6 +79,15 @@ impl<'o> Reply<'o> {
 
     #[inline]
     fn header(&mut self, kind: u8, value: i64) {
+        // Most are counts of one thing, or of none.
+        if let 0..10 = value {
+            let ones = b'0' + value as u8;
+            return self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']);
+        }
+        self.long_header(kind, value);
+    }
+
+    fn long_header(&mut self, kind: u8, value: i64) {
         let mut buffer = [0; 24];
         let mut at = buffer.len() - 2;
         buffer[at..].copy_from_slice(b"\r\n");

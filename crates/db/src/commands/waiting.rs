@@ -20,10 +20,8 @@ pub(crate) fn until(
 ) -> Result<Option<Microseconds>, CommandError> {
     let seconds = number::parse_f64(seconds).ok_or(CommandError::TimeoutNotAFloat)?;
     let milliseconds = (seconds * MILLISECONDS_PER_SECOND).ceil();
-    if milliseconds > i64::MAX as f64 {
-        return Err(CommandError::TimeoutOutOfRange);
-    }
-    if milliseconds < 0.0 {
+    // As in Redis 7.0, where a number beyond the range becomes the least one.
+    if !(0.0..=i64::MAX as f64).contains(&milliseconds) {
         return Err(CommandError::TimeoutNegative);
     }
     Ok(from_now(keyspace, milliseconds as u64))

@@ -104,6 +104,8 @@ fn elements_move_between_lists() {
         ("BRPOP m 0", "*2 $1 m $1 a"),
         ("BLMPOP 0 1 m LEFT COUNT 9", "*2 $1 m *1 $1 b"),
         ("BLPOP m -1", "-ERR timeout is negative"),
+        ("BLPOP m inf", "-ERR timeout is negative"),
+        ("BLPOP m 1e18", "-ERR timeout is negative"),
         ("BLPOP m x", "-ERR timeout is not a float or out of range"),
         ("BLPOP s 0", WRONG_TYPE),
         ("MULTI", "+OK"),

@@ -28,7 +28,9 @@ impl Options {
     pub(super) fn parse(request: Request<'_>) -> Result<(Self, usize), CommandError> {
         let mut options = Self::default();
         let mut at = 2;
-        while at < request.len() {
+        // Most scores begin with a digit, and no option does.
+        let is_word = |at| request.arg(at).first().is_none_or(u8::is_ascii_alphabetic);
+        while at < request.len() && is_word(at) {
             let option = if request.is(at, "NX") {
                 &mut options.absent_only
             } else if request.is(at, "XX") {

@@ -3,12 +3,16 @@
 use pando_engine::SortedDraft;
 use pando_protocol::command::SortedCommand;
 use pando_protocol::{Reply, Request, RespVersion, number};
+use smallvec::SmallVec;
 
 use super::add::{Options, give, reply_given};
 use super::{reply_entries, reply_score};
 use crate::commands::check_member;
 use crate::commands::joined::{Done, Given, Step, Subject};
 use crate::error::CommandError;
+
+/// The scores of one command, which mostly gives one.
+type Scores = SmallVec<[f64; 4]>;
 
 /// One command, as a change of a sorted set (JU1 as-if-alone).
 pub(in crate::commands) fn step(
@@ -21,19 +25,16 @@ pub(in crate::commands) fn step(
     match command {
         SortedCommand::Zadd => {
             let (options, first) = Options::parse(request)?;
-            // What is wrong with a score is said elsewhere, before anything is changed.
             let scores = request.args_from(first).step_by(2);
-            if scores
-                .clone()
-                .any(|score| number::parse_f64(score).is_none())
-            {
+            let scores = scores.map(number::parse_f64).collect::<Option<Scores>>();
+            // What is wrong with a score is said elsewhere, before anything is changed.
+            let Some(scores) = scores else {
                 return Ok(Step::Alone);
-            }
-            let scores = scores.map(|score| number::parse_f64(score).unwrap_or_default());
+            };
             let members = request.args_from(first + 1).step_by(2);
             members.clone().try_for_each(check_member)?;
             let encoding = &mut set.attributes.encoding;
-            let pairs = scores.zip(members);
+            let pairs = scores.into_iter().zip(members);
             let done = give(&mut set.draft, encoding, options, pairs, given.thresholds)?;
             reply_given(reply, options, &done);
             Done::changing(done.is_written)
@@ -64,16 +65,15 @@ fn pop(
     if set.is_made {
         return Ok(Step::Alone);
     }
-    let found = set.draft.as_ref().nth(if least { 0 } else { len - 1 });
-    let (member, score) = found.expect("a rank below the length");
-    let member = member.to_vec();
-    if reply.version() == RespVersion::Resp2 {
-        reply_entries(reply, std::iter::once((&member[..], score)), true);
-    } else {
-        reply.array(2);
-        reply.bulk(&member);
-        reply_score(reply, score);
-    }
-    set.draft.remove_present(&member, score);
+    let rank = if least { 0 } else { len - 1 };
+    set.draft.remove_nth(rank, |member, score| {
+        if reply.version() == RespVersion::Resp2 {
+            reply_entries(reply, std::iter::once((member, score)), true);
+        } else {
+            reply.array(2);
+            reply.bulk(member);
+            reply_score(reply, score);
+        }
+    });
     Done::taking(true)
 }

@@ -117,8 +117,9 @@ impl WideRow {
 }
 
 impl Subtree {
-    /// The block of the leaf at the end of these turns, for a change that turns its counts from the first ones
-    /// into the second and takes up to `room` bytes: counts change here, at it and above it.
+    /// The block of the leaf at the end of these turns, for a change that turns its counts from the
+    /// first ones into the second and takes up to `room` bytes: counts change here, at the leaf and
+    /// between them.
     pub(super) fn block_mut(
         &mut self,
         turns: &[u8],
