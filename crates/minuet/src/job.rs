@@ -105,7 +105,7 @@ pub struct Job<P: Program> {
     compared: BTreeMap<MemnodeId, Vec<Compared>>,
     wave: u32,
     attempts: u32,
-    /// Ticks of the attempt, pauses aside.
+    /// Ticks of all attempts, pauses aside.
     ticks: u32,
     patience: Patience,
 }
@@ -633,7 +633,7 @@ impl<P: Program> Job<P> {
             if let Err(error) = self.begin_attempt(proxy) {
                 return self.over(proxy, Err(error));
             }
-            let took = std::mem::take(&mut self.ticks);
+            let took = self.ticks;
             let pauses = self.patience.is_overtaken(proxy.config.at_once);
             shortest = pauses.then_some(took);
         }

@@ -9,7 +9,7 @@
 //!
 //! So does a transaction that was overtaken more than once. Where a memnode has a backlog, reads
 //! are stale by the time of the commit, and attempts that fail and are made again at once keep the
-//! backlog as it is, for all clients. Such a pause is as long as the attempt took at least, which
+//! backlog as it is, for all clients. Such a pause is as long as its attempts took at least, which
 //! follows the backlog: while all pause as long as they ask, half of the load is gone.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const DOUBLINGS_MAX: u32 = 6;
 /// How often the span of pauses doubles at most.
 const PAUSES_DOUBLE_MAX: u32 = 6;
 
-/// Ticks of an attempt that its pause follows, at most: a dead memnode makes some very long.
+/// Ticks of attempts that a pause follows, at most: a dead memnode makes some very long.
 const SHORTEST_MAX: u32 = 1 << 10;
 
 /// Minitransactions that are counted at a time. Those that were met least are forgotten first; they
