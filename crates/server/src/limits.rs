@@ -190,6 +190,10 @@ pub const LATE_BACKOFF: u32 = 10;
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
+/// Ranges of arguments for which a worker keeps memory from one turn to the next. A request may
+/// have a million.
+pub const RANGES_KEPT_MAX: usize = 64 * 1024;
+
 /// Duration of a disk write, in nanoseconds, from which on the worker waits for recently answered
 /// clients; below it, waiting costs more than it saves.
 pub const SLOW_WRITE_NS: u64 = 250_000;

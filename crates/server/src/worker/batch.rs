@@ -203,6 +203,8 @@ impl Gathering {
         }
         self.next_segment = 0;
         self.arena_used = 0;
+        self.ranges.clear();
+        self.ranges.shrink_to(limits::RANGES_KEPT_MAX);
     }
 }
 

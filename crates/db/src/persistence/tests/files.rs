@@ -175,6 +175,44 @@ fn a_directory_in_use_is_refused() {
     drop(shell);
 }
 
+/// A small write is logged as itself, whatever it changes in the engine: a page of Minuet's, say.
+/// The bound covers the mark of its epoch, which has no other write here.
+#[test]
+fn a_small_write_takes_few_bytes_of_the_log() {
+    const BYTES_MAX: u64 = 200;
+    for engine in [
+        EngineKind::Masstree,
+        EngineKind::Mercury,
+        EngineKind::Minuet,
+    ] {
+        let setup = Setup {
+            engine,
+            ..Setup::default()
+        };
+        let mut shell = setup
+            .open(&SimulatedDisk::new())
+            .expect("the disk is empty");
+        let mut write_all = |value: &str| {
+            let written = |shell: &Shell| {
+                let statistics = shell.database.log_statistics();
+                statistics.expect("there is a log").written_bytes
+            };
+            let before = written(&shell);
+            for key in 0..200 {
+                shell.check(&[(&format!("SET key:{key:010} {value}"), "+OK")]);
+                shell.database.end_epoch();
+            }
+            (written(&shell) - before) / 200
+        };
+        let [inserted, replaced] = ["12345678", "87654321"].map(&mut write_all);
+        assert!(inserted > 8 && replaced > 8, "{inserted} and {replaced}");
+        assert!(
+            inserted.max(replaced) <= BYTES_MAX,
+            "{engine:?}: {inserted} and {replaced} bytes"
+        );
+    }
+}
+
 #[test]
 fn log_space_comes_back_while_the_database_is_served() {
     let setup = Setup::default();
