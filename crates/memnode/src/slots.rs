@@ -20,7 +20,9 @@
 
 use std::ops::Deref;
 use std::ptr;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::PoisonError;
+
+use pando_sync::shim::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::minitransaction::{Bytes, Write};
 use crate::{Sequence, Slot};

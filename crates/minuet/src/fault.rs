@@ -59,6 +59,8 @@ pub(crate) enum Fault {
     WarmedTurns,
     /// A key is not looked for in the upper part of its leaf, which was split off.
     LinkLeft,
+    /// A writer looks for a key's leaf before it has the latch, and not again.
+    LinkLate,
     /// A scan on its way back begins at a leaf whose upper part was split off.
     LinkBack,
     /// Whoever is alone does not tell the nodes above of leaves that were split.

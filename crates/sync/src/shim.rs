@@ -49,11 +49,11 @@ pub mod unmodelled {
     };
 }
 
-/// A mutex that may be held across the atomics above. Loom models hold none across them.
+/// Locks that may be held across the atomics above. Loom models hold none across them.
 #[cfg(shuttle)]
-pub use shuttle::sync::{Mutex, MutexGuard};
+pub use shuttle::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[cfg(not(shuttle))]
-pub use std::sync::{Mutex, MutexGuard};
+pub use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 #[cfg(not(shuttle))]
 pub use crate::lock;

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use pando_engine::{KeptImages, LogEpoch, Snapshot, TreeId};
-use pando_sync::lock;
+use pando_sync::shim::lock;
 
 use super::branches::{FIRST_TREE, From, LAST_TREE};
 use super::sight::{Sight, sight_of};

@@ -11,9 +11,9 @@
 mod tests;
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
 
 use pando_engine::{Direction, Snapshot, TreeId};
+use pando_sync::shim::Ordering;
 
 use super::bundle::{self, SHORT_BYTES};
 use super::place::{Place, TREE_BYTES};

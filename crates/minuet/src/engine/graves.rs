@@ -1,10 +1,7 @@
 //! The versions of removed keys, shared by writers (ME5 graves-under-latches).
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use pando_engine::{Graves, Key, LogEpoch, TreeId, ValueVersion};
-use pando_sync::lock;
+use pando_sync::shim::{AtomicUsize, Mutex, Ordering, lock};
 
 use super::place::Place;
 

@@ -64,6 +64,8 @@ mod in_leaf;
 mod place;
 mod run;
 mod scan;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod session;
 mod sight;
 mod snapshots;
@@ -77,15 +79,15 @@ mod warmed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Engine, EpochClock, Gauge, KeptImages, SessionLimit, Snapshot, TreeId, ValueVersion,
 };
 use pando_memnode::{CoordinatorId, Limits};
-use pando_sync::{Alone, Entrance, Gated, Inside, Padded, lock};
+use pando_sync::shim::{AtomicU64, Mutex, Ordering, lock};
+use pando_sync::{Alone, Entrance, Gated, Inside, Padded};
 
 use crate::branch::BranchId;
 use crate::error::{Error, Stop};

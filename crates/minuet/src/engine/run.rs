@@ -38,12 +38,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pando_engine::{CommitHook, Decision, Key, Outcome, Probe, Transactional, TreeId, ValueRef};
 use pando_engine::{Engine, ValueVersion};
 use pando_memnode::{Address, Latch, Sequence};
-use pando_sync::lock;
+use pando_sync::shim::{AtomicU64, Ordering, lock};
 
 use super::change::INLINE_BYTES;
 use super::in_leaf::{BeyondLeaf, Made, make};

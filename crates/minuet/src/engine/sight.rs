@@ -4,9 +4,8 @@
 //! the database knows it, and stands for a tree in that branch's version ([`Counted::base`]). So
 //! the counts and the removed keys of a branch are its own, and nothing above tells branches apart.
 
-use std::sync::atomic::Ordering;
-
 use pando_engine::{Snapshot, TreeId};
+use pando_sync::shim::Ordering;
 
 use super::{Counted, Minuet, State};
 use crate::branch::BranchId;

@@ -1,13 +1,12 @@
 //! Snapshots: the tree's own, each with a name while it is there, so that the collection keeps it.
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::Ordering;
 
 use pando_engine::{
     Direction, Images, Key, LogEpoch, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots,
     TreeId, ValueRef, ValueVersion,
 };
-use pando_sync::lock;
+use pando_sync::shim::{Ordering, lock};
 
 use super::place::Place;
 use super::session::show;

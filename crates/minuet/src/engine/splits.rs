@@ -21,7 +21,7 @@
 use std::sync::PoisonError;
 
 use pando_memnode::{Address, Latch, Memnode};
-use pando_sync::lock;
+use pando_sync::shim::lock;
 
 use super::State;
 use super::in_leaf::BeyondLeaf;

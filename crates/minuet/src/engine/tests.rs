@@ -9,7 +9,7 @@ use pando_engine::{
     NewValue, NoHook, Ordered, OrderedAt, Point, Snapshots, StringRef, TreeId, ValueRef,
 };
 
-use pando_sync::lock;
+use pando_sync::shim::lock;
 
 use super::{Minuet, MinuetSession, Options};
 
@@ -37,6 +37,13 @@ pub(super) fn put(session: &mut MinuetSession, tree: TreeId, key: &[u8], value: 
     session.update(Key::new(tree, key), &mut NoHook, |_| {
         Decision::Write(NewValue::new(Body::string(value)))
     });
+}
+
+pub(super) fn len_of(value: ValueRef<'_>) -> usize {
+    match value.body {
+        BodyRef::String(string) => string.len(),
+        BodyRef::Row(..) => panic!("strings were written"),
+    }
 }
 
 pub(super) fn maintain(clock: &EpochClock, session: &mut MinuetSession) {

@@ -22,7 +22,6 @@
 //! The version is the entry's. All numbers are little-endian.
 
 use std::num::NonZero;
-use std::sync::atomic::AtomicU32;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
@@ -30,6 +29,7 @@ use pando_engine::{
     ValueRef, ValueVersion,
 };
 use pando_memnode::Address;
+use pando_sync::shim::unmodelled::AtomicU32;
 
 use crate::page::{decode_address, encode_address};
 

@@ -179,6 +179,10 @@ impl State {
     /// The same, with its latch.
     #[inline]
     pub(super) fn latched(&self, mut leaf: Address, entry: &[u8]) -> (Address, Latch<'_>) {
+        if planted(Fault::LinkLate) {
+            leaf = self.held(leaf, Target::At(entry)).0;
+            return (leaf, self.latch(leaf));
+        }
         loop {
             let latch = self.latch(leaf);
             match Page::of_slot(&latch[..]).link_for(entry) {

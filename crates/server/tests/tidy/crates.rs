@@ -55,7 +55,7 @@ fn canary_forbids_unsafe() {
 
 /// The crates with models, and those below them whose code runs in these: what models check is what
 /// runs, so their atomics come from one place.
-const MODELLED_CRATES: [&str; 9] = [
+const MODELLED_CRATES: [&str; 11] = [
     "sync",
     "engine",
     "block",
@@ -65,6 +65,8 @@ const MODELLED_CRATES: [&str; 9] = [
     "durability",
     "pmem",
     "cdds",
+    "memnode",
+    "minuet",
 ];
 
 /// Where that is.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{
-    BodyRef, Decision, Direction, Engine, Key, NoHook, Ordered, OrderedAt, Outcome, Point,
-    Snapshots, Transactional, TreeId, ValueRef,
+    Decision, Direction, Engine, Key, NoHook, Ordered, OrderedAt, Outcome, Point, Snapshots,
+    Transactional, TreeId,
 };
-use pando_sync::lock;
+use pando_sync::shim::lock;
 
-use super::super::tests::{maintain, open, put, used};
+use super::super::tests::{len_of, maintain, open, put, used};
 use super::super::{Minuet, MinuetSession};
 use crate::fault::{Fault, plant};
 
@@ -20,13 +20,6 @@ const KEYS: u32 = 4_000;
 
 fn key_of(number: u32) -> Vec<u8> {
     format!("{:06}", number * 2_657 % KEYS).into_bytes()
-}
-
-fn len_of(value: ValueRef<'_>) -> usize {
-    match value.body {
-        BodyRef::String(string) => string.len(),
-        BodyRef::Row(..) => panic!("strings were written"),
-    }
 }
 
 fn get(session: &mut MinuetSession, tree: TreeId, key: &[u8]) -> Option<usize> {
