@@ -70,15 +70,17 @@ pub(crate) fn wait_until_same(primary: &TestServer, replica: &TestServer) {
     });
 }
 
-/// Waits until the replica of a primary has on disk what it has been sent, and so where it stands:
-/// a link that is up says only that its data are served.
+/// Waits until the replicas of a primary have on disk what they have been sent, and so where they
+/// stand: a link that is up says only that its data are served.
 pub(crate) fn wait_until_on_disk(primary: &TestServer) {
     let mut connection = primary.connection();
     ask(&mut connection, &["SET", "on disk", "there"]).unwrap();
     primary.wait_until("it is on disk there", || {
+        let replicas: i64 = info(primary, "connected_slaves").parse().unwrap();
         let mut command = redis::cmd("WAITAOF");
-        let both: (i64, i64) = command.arg(&[0, 1, 100]).query(&mut connection).unwrap();
-        both.1 == 1
+        let arguments = &[0, replicas, 100];
+        let both: (i64, i64) = command.arg(arguments).query(&mut connection).unwrap();
+        both.1 >= replicas.max(1)
     });
 }
 
