@@ -15,32 +15,38 @@ use crate::node::{Entry, bytes_of};
 use crate::record::{self, Record};
 use crate::tree::{Error, Tree};
 
+/// Blocks after which a call that makes room empties no further chunk.
+const MOVED_AT_ONCE: usize = 64;
+
 impl<M: Pmem> Tree<M> {
     /// Empties a chunk, of some that `random` chooses, for a pair of so many bytes; whether
     /// anything was moved. The chunk is room after a commit and another call. A pair that takes
-    /// neighbouring chunks needs a call for each. Does nothing while there are snapshots, which may
-    /// see every block.
+    /// neighbouring chunks needs a call for each, or for a few in which little is taken. Does
+    /// nothing while there are snapshots, which may see every block.
     ///
-    /// Cost: a put for each record in a chunk, which is 64 KiB; for neighbours, the first call
-    /// looks at what the pool says of every chunk.
+    /// Cost: a put for each record in a chunk, which is 64 KiB, or for [`MOVED_AT_ONCE`] in
+    /// several; for neighbours, the first call looks at what the pool says of every chunk.
     pub fn make_room(&mut self, wanted: usize, random: u64) -> Result<bool, Error> {
         if !self.retained.is_empty() {
             return Ok(false);
         }
-        let Some(blocks) = self.allocator.choose_to_empty(wanted as u64, random) else {
-            return Ok(false);
-        };
         let mut moved = 0;
-        for at in &blocks {
-            match self.move_block(*at) {
-                Ok(true) => moved += 1,
-                // Without room for its records the chunk stays as it is.
-                Ok(false) | Err(Error::Full(_)) => break,
-                Err(error) => return Err(error),
+        while moved < MOVED_AT_ONCE
+            && let Some(blocks) = self.allocator.choose_to_empty(wanted as u64, random)
+        {
+            let all = moved + blocks.len();
+            for at in blocks {
+                match self.move_block(at) {
+                    Ok(true) => moved += 1,
+                    // Without room for its records the chunk stays as it is.
+                    Ok(false) | Err(Error::Full(_)) => break,
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        if moved < blocks.len() {
-            self.allocator.give_up_emptying();
+            if moved < all {
+                self.allocator.give_up_emptying();
+                break;
+            }
         }
         Ok(moved > 0)
     }

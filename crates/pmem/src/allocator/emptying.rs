@@ -14,7 +14,7 @@ use pando_sync::shim::unmodelled::Ordering;
 
 use super::chunk::{BlockState, Use};
 use super::sides::Hands;
-use super::supply::MOVING_CHUNKS;
+use super::supply::row_for;
 use super::{Allocator, Side, Slabs};
 use crate::{Offset, Pmem};
 
@@ -42,7 +42,7 @@ impl<M: Pmem> Allocator<M> {
         let mut rng = fastrand::Rng::with_seed(random);
         let chunks = wanted.div_ceil(self.chunk_bytes);
         if chunks > 1 {
-            let window = self.choose_window(chunks + MOVING_CHUNKS, &mut rng)?;
+            let window = self.choose_window(row_for(chunks, self.chunks), &mut rng)?;
             self.empty_window(&window);
             return self.next_of_window(&window);
         }

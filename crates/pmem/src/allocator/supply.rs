@@ -25,11 +25,13 @@ const SPAN_FENCE: Mark = Mark("allocator: fence after a span's descriptors");
 /// Chunks that are looked at for one that is taken, after an opening.
 pub(super) const VISITED_AT_ONCE: usize = 4;
 
-/// Chunks of those kept back that may be taken while a row of neighbours is emptied, for sizes of
-/// which no block is free; the row is longer by as many.
-pub(super) const MOVING_CHUNKS: u64 = 2;
+/// Chunks of those kept back that may be taken while a row of neighbours is emptied, at least.
+const MOVING_CHUNKS_MIN: u64 = 2;
 
-const _: () = assert!(MOVING_CHUNKS < RESERVED_MIN, "removals have some left");
+/// Chunks of a row for each of which one more may be taken: what nodes in it are moved to.
+const ROW_PER_MOVING: u64 = 16;
+
+const _: () = assert!(MOVING_CHUNKS_MIN < RESERVED_MIN, "removals have some left");
 
 /// What there is of chunks.
 #[derive(Debug)]
@@ -66,6 +68,20 @@ pub(super) fn growth_max(chunks: u64) -> u64 {
     // One for each size that removals and commits take, where that is not most of the pool.
     let least = RESERVED_MIN.min(chunks / 16);
     chunks - (chunks / CHUNKS_PER_RESERVED).max(least)
+}
+
+/// Chunks of those kept back that may be taken while a row of neighbours is emptied, for sizes of
+/// which no block is free; the row is longer by as many. Removals have half of them left.
+fn moving_in(row: u64, chunks: u64) -> u64 {
+    let reserved = chunks - growth_max(chunks);
+    let most = (reserved / 2).max(MOVING_CHUNKS_MIN);
+    (MOVING_CHUNKS_MIN + row / ROW_PER_MOVING).min(most)
+}
+
+/// The row that is emptied for so many neighbours.
+pub(super) fn row_for(wanted: u64, chunks: u64) -> u64 {
+    let is_enough = |row: &u64| row - moving_in(*row, chunks) >= wanted;
+    (wanted..).find(is_enough).expect("a row grows faster")
 }
 
 impl Supply {
@@ -177,16 +193,18 @@ impl Supply {
     /// Whether so many chunks leave what is kept back for removals.
     fn may_take<M: Pmem>(&self, allocator: &Allocator<M>, chunks: u64, purpose: Purpose) -> bool {
         let (window, mut left) = (allocator.emptying(), self.chunks - self.used);
-        let is_row = window.end - window.start > 1;
+        let row = window.end - window.start;
+        let is_row = row > 1;
         // Neighbours that were emptied are for one that wants as many.
-        let is_for = chunks + MOVING_CHUNKS >= window.end - window.start;
+        let moving = moving_in(row, self.chunks);
+        let is_for = chunks + moving >= row;
         let all = self.empty.len() as u64;
         left += if is_for {
             all
         } else {
             all - self.empty.range(window).count() as u64
         };
-        let spare = u64::from(is_row && !is_for) * MOVING_CHUNKS;
+        let spare = u64::from(is_row && !is_for) * moving;
         let reserved = self.chunks - growth_max(self.chunks);
         match purpose {
             Purpose::Growth => left + spare >= chunks + reserved,
@@ -242,7 +260,8 @@ impl Supply {
         }
         // A window waits for those that want as much.
         let window = allocator.emptying();
-        let spared = if chunks + MOVING_CHUNKS < window.end - window.start {
+        let row = window.end - window.start;
+        let spared = if chunks + moving_in(row, self.chunks) < row {
             window
         } else {
             0..0

@@ -257,7 +257,7 @@ fn a_wait_for_very_many_keys_is_served_and_given_back() {
     let bytes = used(&mut admin).saturating_sub(before);
     assert!(bytes <= KEY_BYTES_MAX * count, "{bytes} for {count} keys");
     admin.ask(&["RPUSH", &last, "element"], ":1\r\n");
-    greedy.expect(&format!("*2\r\n$8\r\n{last}\r\n$7\r\nelement\r\n"));
+    greedy.expect(format!("*2\r\n$8\r\n{last}\r\n$7\r\nelement\r\n"));
     wait_for_blocked(&server, 0);
     for _ in 0..3 {
         let mut gone = server.connect();
