@@ -68,8 +68,8 @@ fn large_values_find_neighbours_in_a_pool_in_pieces_or_are_refused() {
     let server = pool.serve(&FLAGS);
     let mut connection = server.connection();
     let pieces = break_up(&mut connection);
-    // The second one takes the place of the first.
-    for bytes in [MB, 2 * MB + 1] {
+    // Each takes the place of the one before. The second one wants a quarter of the pool.
+    for bytes in [MB, 33 * MB, 2 * MB + 1] {
         set_large(&mut connection, 0, bytes).expect("room is made");
         check_large(&mut connection, 0, bytes);
     }
