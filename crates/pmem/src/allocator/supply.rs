@@ -80,8 +80,12 @@ fn moving_in(row: u64, chunks: u64) -> u64 {
 
 /// The row that is emptied for so many neighbours.
 pub(super) fn row_for(wanted: u64, chunks: u64) -> u64 {
-    let is_enough = |row: &u64| row - moving_in(*row, chunks) >= wanted;
-    (wanted..).find(is_enough).expect("a row grows faster")
+    let mut row = wanted;
+    // It grows faster than what it may take.
+    while row < wanted + moving_in(row, chunks) {
+        row += 1;
+    }
+    row
 }
 
 impl Supply {
