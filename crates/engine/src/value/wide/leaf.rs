@@ -101,8 +101,9 @@ impl Leaf {
         self.block.len() + self.large.len() * size_of::<Chunked>()
     }
 
-    /// The counts (DW5) before and after a field is set, if nothing but counts changes above the
-    /// leaf then: it does not split and would merge with no neighbour. `at` comes from a search.
+    /// The counts (DW5 exact-sums) before and after a field is set, if nothing but counts changes
+    /// above the leaf then: it does not split and would merge with no neighbour. `at` comes from a
+    /// search.
     pub(super) fn counts_with(
         &self,
         at: Result<usize, usize>,

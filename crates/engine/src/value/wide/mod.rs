@@ -109,8 +109,8 @@ const TOO_DEEP: &str = "a place has a turn for each level (DW2)";
 /// The child to take at each level.
 type Turns = [u8; WIDE_LEVELS_MAX];
 
-/// Where a field is in a row, or would be: the way to its leaf, and its index in the leaf or that of
-/// the first one after it. It says so as long as the row is not changed.
+/// Where a field is in a row, or would be: the way to its leaf, and its index in the leaf or that
+/// of the first one after it. It says so as long as the row is not changed.
 struct Place {
     turns: Turns,
     at: Result<usize, usize>,
