@@ -24,7 +24,7 @@ impl<M: Pmem> Tree<M> {
     /// neighbouring chunks needs a call for each, or for a few in which little is taken. Does
     /// nothing while there are snapshots, which may see every block.
     ///
-    /// Cost: a put for each record in a chunk, which is 64 KiB, or for [`MOVED_AT_ONCE`] in
+    /// Cost: a put for each record in a chunk, which is 64 KiB, or for some tens of them in
     /// several; for neighbours, the first call looks at what the pool says of every chunk.
     pub fn make_room(&mut self, wanted: usize, random: u64) -> Result<bool, Error> {
         if !self.retained.is_empty() {
