@@ -542,8 +542,8 @@ impl Cdds {
 
     /// Makes room for a pair of so many bytes for which no block is free, where others are: some
     /// keys move ([`Tree::make_room`]), and nothing else changes. The room is there after the next
-    /// commit and another call; if it is more than a chunk, after a call for each. Whether more is
-    /// to come. A pause of about a millisecond for writers.
+    /// commit and another call; if it is more than a chunk, after a call for each, or for a few in
+    /// which little is taken. Whether more is to come. A pause of about a millisecond for writers.
     pub fn make_room(&self, wanted: usize, random: u64) -> bool {
         let mut state = self.write();
         sound(state.tree.advance(self.clock.current()));

@@ -86,7 +86,7 @@ pub enum Purpose {
     Growth,
     /// Less of it, or what is small: it may use what a full pool keeps back.
     Removal,
-    /// The same data elsewhere ([`Allocator::choose_to_empty`]): it takes no chunk, to gain one.
+    /// The same data elsewhere ([`Allocator::choose_to_empty`]): it takes few chunks, to gain more.
     Moving,
 }
 
