@@ -8,11 +8,10 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use pando_engine::TreeId;
+use pando_engine::{Graves, TreeId};
 use pando_sync::shim::unmodelled::Ordering;
 use pando_sync::{LogEpoch, lock};
 
-use super::buried::Buried;
 use super::{Cdds, OWN, State, place_of};
 use crate::limits::SNAPSHOTS_MAX;
 use crate::{Direction, Error, Snapshot};
@@ -127,7 +126,7 @@ impl Cdds {
             }
         }
         state.tree.roll_back(snapshot)?;
-        state.graves = Buried::default();
+        state.graves = Graves::default();
         // What was kept for the last snapshot that stays has come back.
         lock(&state.images).forget_newest();
         state.read_own()?;

@@ -22,7 +22,7 @@
 //! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
 //! | counts of a tree | updates, under `state` shared and a leaf's latch: `Relaxed` | the commit, which has `state` for itself |
 //! | `images` | the same: their mutex, innermost | the same |
-//! | `graves` | `buried.rs` | |
+//! | `graves` | [`Graves`] | |
 //! | `newest_retained` | whoever makes or drops a snapshot, under `state`: `Release` | `keeps`, `Acquire` |
 //!
 //! - **CE1 epochs-follow** Before a change, the tree's open epoch is the clock's, or a later one:
@@ -55,7 +55,6 @@
 //! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of
 //! it costs O(size), and so does a read of a large hash.
 
-mod buried;
 mod figures;
 mod group;
 mod kept;
@@ -75,14 +74,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
-use pando_engine::{Deadline, Engine, EpochClock, Gauge, KeptImages, Key, SessionLimit, TreeId};
+use pando_engine::{
+    Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
+};
 use pando_pmem::{
     Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
 };
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped};
 
-use self::buried::Buried;
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
@@ -278,7 +278,7 @@ struct State {
     next_tree: u32,
     /// What [`State::write_usage`] wrote last.
     usage: [u64; 2],
-    graves: Buried,
+    graves: Graves,
     removed: Removed,
     /// What is taken back with the tree's group.
     group: Option<Beside>,
@@ -704,7 +704,7 @@ impl Engine for Cdds {
             trees: BTreeMap::new(),
             next_tree: 0,
             usage: [0; 2],
-            graves: Buried::default(),
+            graves: Graves::default(),
             removed: Removed::default(),
             group: None,
             images: Mutex::default(),

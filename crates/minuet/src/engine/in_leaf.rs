@@ -137,8 +137,16 @@ impl State {
     ) -> Option<ValueVersion> {
         match found {
             Some(found) => Some(ValueVersion::from_bits(found.version)),
-            None => self.graves.version(key),
+            None => self.removal(key),
         }
+    }
+
+    /// The version of a key's removal, if it is still remembered.
+    pub(super) fn removal(&self, key: Key<'_>) -> Option<ValueVersion> {
+        if self.graves.count() == 0 {
+            return None;
+        }
+        self.graves.version(&Place::of(key).whole())
     }
 
     /// Keeps graves and images right when a key that `was` of this version and length is there or
@@ -152,9 +160,11 @@ impl State {
         remembered: Option<ValueVersion>,
     ) {
         if is_there {
-            self.graves.rise(key);
+            if self.graves.count() > 0 {
+                self.graves.rise(&Place::of(key).whole());
+            }
         } else if let Some(version) = remembered {
-            self.graves.bury(key, version);
+            self.graves.bury(&Place::of(key).whole(), version);
         }
         if let Some((version, bytes)) = was {
             self.note_image(ValueVersion::from_bits(version), key.bytes.len() + bytes);

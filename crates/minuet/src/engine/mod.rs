@@ -59,7 +59,6 @@ mod branches;
 mod bundle;
 mod change;
 mod collect;
-mod graves;
 mod in_leaf;
 mod place;
 mod run;
@@ -83,7 +82,7 @@ use std::sync::Arc;
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
-    Engine, EpochClock, Gauge, KeptImages, SessionLimit, Snapshot, TreeId, ValueVersion,
+    Engine, EpochClock, Gauge, Graves, KeptImages, SessionLimit, Snapshot, TreeId, ValueVersion,
 };
 use pando_memnode::{CoordinatorId, Limits};
 use pando_sync::shim::{AtomicU64, Mutex, Ordering, lock};
@@ -98,7 +97,6 @@ use crate::{Config, Database};
 pub use album::{AlbumId, AlbumNode, NOWHERE};
 pub use branches::{Differing, From, is_of_branch};
 use collect::Collecting;
-use graves::SharedGraves;
 pub use session::MinuetSession;
 use sight::Sight;
 use splits::Splits;
@@ -201,7 +199,7 @@ struct State {
     /// The versions of each album that is open.
     albums: BTreeMap<AlbumId, Vec<Sight>>,
     next_album: u64,
-    graves: SharedGraves,
+    graves: Graves,
     frozen: BTreeMap<Snapshot, Sight>,
     images: Mutex<KeptImages>,
     collecting: Collecting,
@@ -310,7 +308,7 @@ impl Engine for Minuet {
             bases: BTreeMap::new(),
             albums: BTreeMap::new(),
             next_album: 0,
-            graves: SharedGraves::default(),
+            graves: Graves::default(),
             frozen: BTreeMap::new(),
             images: Mutex::default(),
             collecting: Collecting::new(options.memnodes),

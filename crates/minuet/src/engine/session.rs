@@ -131,7 +131,7 @@ impl State {
                 version: ValueVersion::from_bits(found.version),
                 deadline: deadline_of(found.stored),
             },
-            None => match self.graves.version(key) {
+            None => match self.removal(key) {
                 Some(version) => Probe::Removed(version),
                 None => Probe::Absent,
             },
