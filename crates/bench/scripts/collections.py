@@ -9,7 +9,8 @@
 
 cpu: the default tests of redis-benchmark against both servers in turn, several rounds; the
 processor time of each server, from /proc, per million operations, and the median of the rounds'
-ratios. A busy machine changes both sides alike. Each server has one worker.
+ratios. A busy machine changes both sides alike. Each server has one worker. Keys, fields, members and
+scores are drawn from --spread numbers; with 0 from one, which is redis-benchmark's own default.
 
 memory: bytes of a sorted set of a million members, a list of a million elements and a million sets
 of five members: used_memory before, and a second after the last command, as ratios.
@@ -146,10 +147,12 @@ class Server:
         return nanoseconds / 1e9
 
 
-def benchmark(server, test, pipeline, requests):
+def benchmark(server, test, pipeline, requests, spread=100_000):
     """Processor seconds per million operations."""
     words = ["redis-benchmark", "-p", str(server.port), "-t", test, "-n", str(requests)]
-    words += ["-P", str(pipeline), "-r", "100000", "-q"]
+    words += ["-P", str(pipeline), "-q"]
+    if spread:
+        words += ["-r", str(spread)]
     # What is popped or listed must be there.
     fill = {"lpop": "lpush", "rpop": "rpush", "spop": "sadd", "zpopmin": "zadd"}.get(test)
     server.client.call("FLUSHALL")
@@ -174,7 +177,7 @@ def cpu(options):
                 found = {}
                 for name in ["redis", "pando"]:
                     with Server(options, name) as server:
-                        found[name] = benchmark(server, test, pipeline, requests)
+                        found[name] = benchmark(server, test, pipeline, requests, options.spread)
                 rounds.append(found)
             each = {
                 name: statistics.median(found[name] for found in rounds)
@@ -406,6 +409,7 @@ def main():
     parser.add_argument("--tests", default=TESTS)
     parser.add_argument("--pipelines", default="32,1")
     parser.add_argument("--requests", type=count, default=1_000_000)
+    parser.add_argument("--spread", type=count, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--elements", type=count, default=1_000_000)
     parser.add_argument("--clients", type=count, default=10_000)

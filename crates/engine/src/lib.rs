@@ -46,10 +46,10 @@ pub use transactional::{Outcome, Transactional};
 pub use value::mark;
 pub use value::{
     AccessMark, Amendment, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FieldsDraft,
-    FieldsIter, FieldsRef, FlatString, HashBody, HashDraft, HashIter, HashRef, ListDraft, ListEnds,
-    ListIter, ListRef, NewValue, PackedRow, RowTag, STREAM_NAME_BYTES_MAX, Shown, SortedDraft,
-    SortedIter, SortedRef, StreamConsumer, StreamDraft, StreamGroup, StreamHead, StreamId,
-    StreamPending, StreamRef, StreamStrings, StringBody, StringRef, TypeTag, ValueRef, WideRow,
-    push_stream_string,
+    FieldsIter, FieldsRef, FlatString, HashBody, HashDraft, HashIter, HashRef, ListChange,
+    ListDraft, ListEnds, ListIter, ListRef, NewValue, PackedRow, RowTag, STREAM_NAME_BYTES_MAX,
+    Shown, SortedDraft, SortedIter, SortedRef, StreamConsumer, StreamDraft, StreamGroup,
+    StreamHead, StreamId, StreamPending, StreamRef, StreamStrings, StringBody, StringRef, TypeTag,
+    ValueRef, WideRow, push_stream_string,
 };
 pub use version::{EpochClock, LogEpoch, ValueVersion};

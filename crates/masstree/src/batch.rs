@@ -15,6 +15,10 @@
 //! waits for a node, the predicted end of the previous search lets it run ahead (measured in
 //! docs/BENCHMARKS.md).
 //!
+//! Keys of a batch often begin alike. While each step of the first key leads to another layer, that
+//! key goes on alone: such layers are small, and in the cache. The keys that begin as it does start
+//! where it has come to, as if they had been delayed behind the link to that layer.
+//!
 //! The steps validate as `find` does; a failed validation restarts the layer, or the key. `warm`
 //! does not wait for the blocks, and remembers where it found each key (see `recall`). `get_many`
 //! shows the values in key order once a piece of [`BATCH_KEYS_MAX`] keys is done. Each value is one
@@ -30,12 +34,15 @@ use crate::find::{Found, LayerGone, current_root, is_of, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::node::{BLOCK_SPAN_BYTES, Either, Guard, InteriorRef, NodeRef};
 use crate::recall::{DescentEnd, Spot, Spots};
-use crate::slice::Cursor;
+use crate::slice::{Cursor, SLICE_BYTES};
 use crate::tree::Directory;
 use crate::tree::Tree;
 
 /// Interior levels at the top of a layer that a descent takes in one step: a few hundred nodes.
 const CACHED_LEVELS: usize = 3;
+
+/// Most layers that the keys of a batch skip together.
+const SKIPPED_LAYERS_MAX: usize = 2;
 
 /// The state of a key's descent.
 #[derive(Clone, Copy)]
@@ -214,6 +221,57 @@ impl<'k, 'g> Descent<'k, 'g> {
     }
 }
 
+/// Takes the first key through the layers that take one step each, and lets the others that pass
+/// through the same ones begin behind them.
+#[inline]
+fn skip_common_layers<'k, 'g, const WARM: bool>(
+    descents: &mut [Descent<'k, 'g>],
+    keys: &[Key<'k>],
+    guard: Guard<'g>,
+    counters: &Counters,
+) {
+    let ([first, descents @ ..], [first_key, keys @ ..]) = (descents, keys) else {
+        return;
+    };
+    if keys.is_empty() {
+        return;
+    }
+    let mut links = [None; SKIPPED_LAYERS_MAX];
+    for link in &mut links {
+        let above = first.cursor.offset();
+        first.step::<WARM>(guard, counters);
+        match first.state {
+            State::Root(_) if first.cursor.offset() == above + SLICE_BYTES => {
+                *link = Some((first.state, first.climbed));
+            }
+            _ => break,
+        }
+    }
+    if links[0].is_none() {
+        return;
+    }
+    let layers = first_key.bytes.chunks(SLICE_BYTES).zip(links);
+    for (descent, key) in descents.iter_mut().zip(keys) {
+        if key.tree != first_key.tree {
+            continue;
+        }
+        let mut offset = 0;
+        for (slice, link) in layers.clone() {
+            // A key that ends with this slice has its entry here.
+            let goes_on = key.bytes.len() > offset + SLICE_BYTES
+                && key.bytes[offset..offset + SLICE_BYTES] == *slice;
+            let (Some((state, climbed)), true) = (link, goes_on) else {
+                break;
+            };
+            offset += SLICE_BYTES;
+            (descent.state, descent.climbed) = (state, climbed);
+        }
+        if offset > 0 {
+            descent.cursor = Cursor::at(key.bytes, offset);
+        }
+    }
+}
+
 /// Runs the descents of up to [`BATCH_KEYS_MAX`] keys, round robin.
 fn descend<'k, 'g, const WARM: bool>(
     directory: &Directory,
@@ -222,6 +280,7 @@ fn descend<'k, 'g, const WARM: bool>(
     counters: &Counters,
 ) -> [Descent<'k, 'g>; BATCH_KEYS_MAX] {
     let mut descents = std::array::from_fn(|index| Descent::new(directory, keys.get(index), guard));
+    skip_common_layers::<WARM>(&mut descents, keys, guard, counters);
     let mut pending = [0_u8; BATCH_KEYS_MAX];
     let mut count = keys.len();
     for (index, place) in pending.iter_mut().enumerate() {

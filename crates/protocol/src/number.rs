@@ -223,6 +223,33 @@ pub fn format_f64(value: f64) -> String {
     }
 }
 
+/// The decimals from 00 to 99.
+static PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
+
+/// Writes a decimal to the end of `out`, which has room for it; returns where it begins.
+#[inline]
+pub(crate) fn write_digits(mut value: u64, out: &mut [u8]) -> usize {
+    let mut start = out.len();
+    while value >= 10 {
+        start -= 2;
+        out[start..start + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        value /= 100;
+    }
+    if value > 0 || start == out.len() {
+        start -= 1;
+        out[start] = b'0' + value as u8;
+    }
+    start
+}
+
 /// An integer's decimal, written without allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct IntegerText {
@@ -247,19 +274,9 @@ impl IntegerText {
     #[must_use]
     #[inline]
     pub fn of_unsigned(value: u64) -> Self {
-        let (mut bytes, mut start, mut rest) = ([0; DIGITS_MAX], DIGITS_MAX, value);
-        loop {
-            start -= 1;
-            bytes[start] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        Self {
-            bytes,
-            start: start as u8,
-        }
+        let mut bytes = [0; DIGITS_MAX];
+        let start = write_digits(value, &mut bytes) as u8;
+        Self { bytes, start }
     }
 
     /// The digits.

@@ -4,7 +4,7 @@
 //! becomes a flat array, null a null bulk string, a double or big number a bulk string, a boolean 0
 //! or 1, a push an array).
 
-use crate::number::IntegerText;
+use crate::number::{self, IntegerText};
 
 /// The protocol that the connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,17 +89,9 @@ impl<'o> Reply<'o> {
 
     fn long_header(&mut self, kind: u8, value: i64) {
         let mut buffer = [0; 24];
-        let mut at = buffer.len() - 2;
-        buffer[at..].copy_from_slice(b"\r\n");
-        let mut rest = value.unsigned_abs();
-        loop {
-            at -= 1;
-            buffer[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
+        let end = buffer.len() - 2;
+        buffer[end..].copy_from_slice(b"\r\n");
+        let mut at = number::write_digits(value.unsigned_abs(), &mut buffer[..end]);
         if value < 0 {
             at -= 1;
             buffer[at] = b'-';

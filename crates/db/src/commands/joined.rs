@@ -25,8 +25,8 @@
 //! (`crate::turn`), and what each is told ([`Answers`] are given out by the host's loop).
 
 use pando_engine::{
-    Attributes, BodyRef, Decision, FieldsDraft, FieldsRef, HashDraft, ListEnds, ListRef, LogEpoch,
-    NewValue, RowTag, Shown, SortedDraft, SortedRef, WideRow,
+    Attributes, BodyRef, Decision, FieldsDraft, FieldsRef, HashDraft, ListChange, ListDraft,
+    ListEnds, ListRef, LogEpoch, NewValue, RowTag, Shown, SortedDraft, SortedRef, WideRow,
 };
 use pando_protocol::command::{
     HashCommand, KeyspaceCommand, ListCommand, SetCommand, SortedCommand,
@@ -216,7 +216,7 @@ impl<'o> Collection<'o> {
         {
             return None;
         }
-        // The ends of a list are kept apart from its row.
+        // The ends of a list are kept apart from its row, which is taken in the end.
         if family != Family::List
             && let Some(row) = shown.take()
         {
@@ -315,21 +315,45 @@ impl<'o> Collection<'o> {
         }
     }
 
-    /// The decision that stores it.
-    fn finish(self) -> Decision<'static> {
+    /// What is to be stored.
+    fn finish(self) -> Finished {
         if self.is_empty() {
-            return Decision::Remove;
+            return Finished::Decided(Decision::Remove);
         }
         let (body, attributes) = match self {
             Self::List(list) => {
-                let Subject {
-                    draft, attributes, ..
-                } = *list;
-                (draft.finish(), attributes)
+                return Finished::Ends(list.draft.into_change(), list.attributes);
             }
             Self::Set(set) => (set.draft.finish_as(RowTag::Set), set.attributes),
             Self::Hash(hash) => (hash.draft.finish(), hash.attributes),
             Self::Sorted(set) => (set.draft.finish(), set.attributes),
+        };
+        Finished::Decided(Decision::Write(NewValue::new(body).with(attributes)))
+    }
+}
+
+/// What has become of a collection.
+enum Finished {
+    Decided(Decision<'static>),
+    /// Of a list, whose old elements nothing refers to any more.
+    Ends(ListChange, Attributes),
+}
+
+impl Finished {
+    /// The decision that stores it: a list's large row is taken if it can be.
+    fn decide(self, shown: &mut Shown<'_>) -> Decision<'static> {
+        let (change, attributes) = match self {
+            Self::Decided(decision) => return decision,
+            Self::Ends(change, attributes) => (change, attributes),
+        };
+        let body = if let Some(row) = shown.take() {
+            change.make(ListDraft::of(row))
+        } else {
+            let old = match shown.value().map(|value| value.body) {
+                Some(BodyRef::Row(_, row)) => Some(ListRef::new(row)),
+                _ => None,
+            };
+            change.make(ListDraft::new(old))
         };
         Decision::Write(NewValue::new(body).with(attributes))
     }
@@ -363,7 +387,7 @@ pub(crate) fn carry_out(
             return Decision::Keep;
         };
         if answer_all(&mut collection, requests, &mut given, answers) {
-            return collection.finish();
+            return collection.finish().decide(shown);
         }
         let row = collection.into_row();
         if let Some(row) = row.filter(|_| shown.is_taken()) {

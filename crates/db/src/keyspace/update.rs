@@ -119,7 +119,7 @@ fn is_large(value: &ValueRef<'_>) -> bool {
     matches!(
         value.body,
         BodyRef::Row(
-            RowTag::Set | RowTag::Hash | RowTag::SortedSet,
+            RowTag::List | RowTag::Set | RowTag::Hash | RowTag::SortedSet,
             HashRef::Wide(_)
         )
     )

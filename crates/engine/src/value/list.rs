@@ -34,9 +34,9 @@ mod ends;
 mod pack;
 mod run;
 
-pub use ends::ListEnds;
+pub use ends::{ListChange, ListEnds};
 
-use super::wide::End;
+use super::wide::{End, WideRow};
 use super::{Body, HashDraft, HashIter, HashRef, RowTag, StringBody, StringRef};
 pub(super) use pack::has_runs;
 use run::Elements;
@@ -362,6 +362,13 @@ impl<'o> ListDraft<'o> {
     #[must_use]
     pub fn new(old: Option<ListRef<'o>>) -> Self {
         Self(HashDraft::new_as(RowTag::List, old.map(|old| old.0)))
+    }
+
+    /// Goes on with a row that was taken, in place; see [`HashDraft::of`]. O(1).
+    #[must_use]
+    pub fn of(row: WideRow) -> Self {
+        debug_assert!(row.has_runs(), "it is a list");
+        Self(HashDraft::of(row))
     }
 
     /// The list with the changes so far.

@@ -44,7 +44,7 @@ pub use amendment::Amendment;
 pub use chunked::Chunked;
 pub use fields::{FieldsDraft, FieldsIter, FieldsRef};
 pub use hash::{FieldFinder, HashBody, HashDraft, HashIter, HashRef};
-pub use list::{ListDraft, ListEnds, ListIter, ListRef};
+pub use list::{ListChange, ListDraft, ListEnds, ListIter, ListRef};
 pub use mark::AccessMark;
 pub use row::PackedRow;
 pub use shown::Shown;

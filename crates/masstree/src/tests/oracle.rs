@@ -114,6 +114,7 @@ fn run(seed: u64, operations: usize) {
             compare(&mut session, tree, &map, &mut random, seed);
         }
         if random.u8(..64) == 0 {
+            compare_batch(&mut session, tree, &map, &mut random, seed);
             purge(&clock, &mut session);
         }
     }

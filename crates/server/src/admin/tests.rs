@@ -405,6 +405,42 @@ const WRONG_SETTINGS: &[(&str, &str, &str)] = &[
         "save",
         "expected an empty value: the server keeps nothing on disk",
     ),
+    // Settings that mean nothing here.
+    (
+        "hz abc",
+        "hz",
+        "argument couldn't be parsed into an integer",
+    ),
+    (
+        "lfu-decay-time +1",
+        "lfu-decay-time",
+        "argument couldn't be parsed into an integer",
+    ),
+    (
+        "active-defrag-cycle-max 100",
+        "active-defrag-cycle-max",
+        "argument must be between 1 and 99 inclusive",
+    ),
+    (
+        "active-defrag-ignore-bytes 0",
+        "active-defrag-ignore-bytes",
+        "argument must be between 1 and 9223372036854775807 inclusive",
+    ),
+    (
+        "lazyfree-lazy-expire 1",
+        "lazyfree-lazy-expire",
+        "argument must be 'yes' or 'no'",
+    ),
+    (
+        "repl-diskless-load maybe",
+        "repl-diskless-load",
+        "argument(s) must be one of the following: disabled, on-empty-db, swapdb",
+    ),
+    (
+        "shutdown-on-sigint \"save later\"",
+        "shutdown-on-sigint",
+        "argument(s) must be one of the following: default, save, nosave, now, force",
+    ),
 ];
 
 #[test]
@@ -420,7 +456,17 @@ fn config_set_says_why_it_failed() {
             "{line}"
         );
     }
-    check(&mut shell, &[("CONFIG GET timeout", "*2 $7 timeout $1 0")]);
+    check(
+        &mut shell,
+        &[
+            ("CONFIG GET timeout", "*2 $7 timeout $1 0"),
+            ("CONFIG SET shutdown-on-sigint \"FORCE save\"", "+OK"),
+            (
+                "CONFIG GET shutdown-on-sigint",
+                "*2 $18 shutdown-on-sigint $10 save force",
+            ),
+        ],
+    );
 }
 
 #[test]

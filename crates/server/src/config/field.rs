@@ -45,6 +45,26 @@ pub(super) fn switch(value: &[u8]) -> Result<bool, Expected> {
     text(value).and_then(parse_switch).ok_or(Expected::Switch)
 }
 
+/// The word that `got` is, in any case.
+pub(super) fn one_of(got: &[u8], words: &'static [&'static str]) -> Result<&'static str, Expected> {
+    let mut words_of = words.iter();
+    let found = words_of.find(|word| word.as_bytes().eq_ignore_ascii_case(got));
+    found.copied().ok_or(Expected::OneOf(words))
+}
+
+/// The words that `got` consists of, in the order of `words`; at least one.
+pub(super) fn some_of(got: &[u8], words: &'static [&'static str]) -> Result<Vec<u8>, Expected> {
+    let got = text(got).ok_or(Expected::OneOf(words))?;
+    let found = (got.split_ascii_whitespace())
+        .map(|word| one_of(word.as_bytes(), words))
+        .collect::<Result<Vec<_>, _>>()?;
+    if found.is_empty() {
+        return Err(Expected::OneOf(words));
+    }
+    let named = words.iter().copied().filter(|word| found.contains(word));
+    Ok(named.collect::<Vec<_>>().join(" ").into_bytes())
+}
+
 pub(super) fn only(
     got: &[u8],
     values: &'static [&'static str],

@@ -1,15 +1,15 @@
 //! Redis settings without a meaning here, so that Redis' configuration files start this server.
 //!
 //! How Redis lays out values, forks, copies files, replicates or defragments has no counterpart
-//! here: any well-formed value is accepted, and CONFIG GET, SET and REWRITE know it. If a value
-//! would have to change what clients see, only values that change nothing are accepted; the others
-//! are refused with the reason. CONFIG SET refuses those that Redis cannot change while it runs,
-//! too.
+//! here: any value that Redis accepts is accepted, and CONFIG GET, SET and REWRITE know it. If a
+//! value would have to change what clients see, only values that change nothing are accepted; the
+//! others are refused with the reason. CONFIG SET refuses those that Redis cannot change while it
+//! runs, too.
 //!
 //! Deliberately absent: settings of modules.
 
 use super::error::Expected;
-use super::field::{integer, memory, only, print, switch};
+use super::field::{integer, memory, one_of, only, print, some_of, switch};
 use super::setting::{Change, Setting};
 use super::value::print_switch;
 
@@ -17,8 +17,14 @@ use super::value::print_switch;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Takes {
     Switch,
-    Integer,
-    Memory,
+    /// An integer from one to the other.
+    Integer(i64, i64),
+    /// Bytes, from one amount to the other.
+    Memory(u64, u64),
+    /// One of these words, in any case.
+    OneOf(&'static [&'static str]),
+    /// One or more of these words, in any case.
+    SomeOf(&'static [&'static str]),
     /// Any one word.
     Text,
     /// Any words.
@@ -35,15 +41,17 @@ impl Takes {
     pub(super) fn read(self, value: &[u8]) -> Result<Vec<u8>, Expected> {
         match self {
             Self::Switch => switch(value).map(print_switch),
-            Self::Integer => integer(value, i64::MIN, i64::MAX).map(print),
-            Self::Memory => memory(value, 0, u64::MAX).map(print),
+            Self::Integer(least, most) => integer(value, least, most).map(print),
+            Self::Memory(least, most) => memory(value, least, most).map(print),
+            Self::OneOf(words) => one_of(value, words).map(|word| word.as_bytes().to_vec()),
+            Self::SomeOf(words) => some_of(value, words),
             Self::Text | Self::Words => Ok(value.to_vec()),
             Self::Only { values, why } => only(value, values, why).map(|()| value.to_vec()),
         }
     }
 }
 
-/// A setting for which any well-formed value has no effect.
+/// A setting for which every value that Redis takes has no effect.
 const fn any(name: &'static str, default: &'static str, takes: Takes) -> Setting {
     Setting::inert(name, default, takes)
 }
@@ -54,22 +62,41 @@ const fn fixed(name: &'static str, values: &'static [&'static str], why: &'stati
 }
 
 use Change::{AtStart, Protected};
-use Takes::{Integer, Memory, Switch, Text, Words};
+use Takes::{Integer, Memory, OneOf, SomeOf, Switch, Text, Words};
 
 const NO_TLS: &str = "the server does not speak TLS";
+
+// Redis' bounds.
+const INT_MAX: i64 = i32::MAX as i64;
+const PORT_MAX: i64 = u16::MAX as i64;
+const MEMORY_MAX: u64 = i64::MAX as u64;
+const LOCAL: &[&str] = &["no", "yes", "local"];
+const SHUTDOWN: &[&str] = &["default", "save", "nosave", "now", "force"];
 
 /// In alphabetical order; values are Redis' defaults.
 pub(super) static INERT: &[Setting] = &[
     fixed("aclfile", &[""], "the only user is default").changing(AtStart),
-    any("acl-pubsub-default", "resetchannels", Text),
-    any("acllog-max-len", "128", Integer),
-    any("active-defrag-cycle-max", "25", Integer),
-    any("active-defrag-cycle-min", "1", Integer),
-    any("active-defrag-ignore-bytes", "104857600", Memory),
-    any("active-defrag-max-scan-fields", "1000", Integer),
-    any("active-defrag-threshold-lower", "10", Integer),
-    any("active-defrag-threshold-upper", "100", Integer),
-    any("active-expire-effort", "1", Integer),
+    any(
+        "acl-pubsub-default",
+        "resetchannels",
+        OneOf(&["allchannels", "resetchannels"]),
+    ),
+    any("acllog-max-len", "128", Integer(0, i64::MAX)),
+    any("active-defrag-cycle-max", "25", Integer(1, 99)),
+    any("active-defrag-cycle-min", "1", Integer(1, 99)),
+    any(
+        "active-defrag-ignore-bytes",
+        "104857600",
+        Memory(1, MEMORY_MAX),
+    ),
+    any(
+        "active-defrag-max-scan-fields",
+        "1000",
+        Integer(1, i64::MAX),
+    ),
+    any("active-defrag-threshold-lower", "10", Integer(0, 1000)),
+    any("active-defrag-threshold-upper", "100", Integer(0, 1000)),
+    any("active-expire-effort", "1", Integer(1, 10)),
     any("activedefrag", "no", Switch),
     any("activerehashing", "yes", Switch),
     any("always-show-logo", "no", Switch).changing(AtStart),
@@ -80,21 +107,25 @@ pub(super) static INERT: &[Setting] = &[
     any("aof-use-rdb-preamble", "yes", Switch),
     any("appenddirname", "appendonlydir", Text).changing(AtStart),
     any("appendfilename", "appendonly.aof", Text).changing(AtStart),
-    any("auto-aof-rewrite-min-size", "67108864", Memory),
-    any("auto-aof-rewrite-percentage", "100", Integer),
+    any(
+        "auto-aof-rewrite-min-size",
+        "67108864",
+        Memory(0, MEMORY_MAX),
+    ),
+    any("auto-aof-rewrite-percentage", "100", Integer(0, INT_MAX)),
     any("bind-source-addr", "", Text),
-    any("busy-reply-threshold", "5000", Integer),
+    any("busy-reply-threshold", "5000", Integer(0, i64::MAX)),
     any("close-on-oom", "no", Switch),
     any("close-on-replica-write", "yes", Switch),
     any("cluster-allow-pubsubshard-when-down", "yes", Switch),
     any("cluster-allow-reads-when-down", "no", Switch),
     any("cluster-allow-replica-migration", "yes", Switch),
-    any("cluster-announce-bus-port", "0", Integer),
+    any("cluster-announce-bus-port", "0", Integer(0, PORT_MAX)),
     any("cluster-announce-hostname", "", Text),
     any("cluster-announce-human-nodename", "", Text),
     any("cluster-announce-ip", "", Text),
-    any("cluster-announce-port", "0", Integer),
-    any("cluster-announce-tls-port", "0", Integer),
+    any("cluster-announce-port", "0", Integer(0, PORT_MAX)),
+    any("cluster-announce-tls-port", "0", Integer(0, PORT_MAX)),
     any("cluster-config-file", "nodes.conf", Text).changing(AtStart),
     fixed(
         "cluster-enabled",
@@ -102,47 +133,51 @@ pub(super) static INERT: &[Setting] = &[
         "the server is no node of a cluster",
     )
     .changing(AtStart),
-    any("cluster-link-sendbuf-limit", "0", Memory),
-    any("cluster-migration-barrier", "1", Integer),
-    any("cluster-node-timeout", "15000", Integer),
-    any("cluster-port", "0", Integer).changing(AtStart),
-    any("cluster-preferred-endpoint-type", "ip", Text),
+    any("cluster-link-sendbuf-limit", "0", Memory(0, u64::MAX)),
+    any("cluster-migration-barrier", "1", Integer(0, INT_MAX)),
+    any("cluster-node-timeout", "15000", Integer(0, i64::MAX)),
+    any("cluster-port", "0", Integer(0, PORT_MAX)).changing(AtStart),
+    any(
+        "cluster-preferred-endpoint-type",
+        "ip",
+        OneOf(&["ip", "hostname", "unknown-endpoint"]),
+    ),
     any("cluster-replica-no-failover", "no", Switch),
-    any("cluster-replica-validity-factor", "10", Integer),
+    any("cluster-replica-validity-factor", "10", Integer(0, INT_MAX)),
     any("cluster-require-full-coverage", "yes", Switch),
     any("cluster-slave-no-failover", "no", Switch),
-    any("cluster-slave-validity-factor", "10", Integer),
+    any("cluster-slave-validity-factor", "10", Integer(0, INT_MAX)),
     any("crash-log-enabled", "yes", Switch),
     any("crash-memcheck-enabled", "yes", Switch),
     any("dbfilename", "dump.rdb", Text).changing(Protected),
     any("disable-thp", "yes", Switch).changing(AtStart),
     any("dynamic-hz", "yes", Switch),
-    any("enable-debug-command", "no", Text).changing(AtStart),
-    any("enable-module-command", "no", Text).changing(AtStart),
-    any("enable-protected-configs", "no", Text).changing(AtStart),
+    any("enable-debug-command", "no", OneOf(LOCAL)).changing(AtStart),
+    any("enable-module-command", "no", OneOf(LOCAL)).changing(AtStart),
+    any("enable-protected-configs", "no", OneOf(LOCAL)).changing(AtStart),
     any("hide-user-data-from-log", "no", Switch),
-    any("hll-sparse-max-bytes", "3000", Memory),
-    any("hz", "10", Integer),
+    any("hll-sparse-max-bytes", "3000", Memory(0, MEMORY_MAX)),
+    any("hz", "10", Integer(0, INT_MAX)),
     any("ignore-warnings", "", Words),
-    any("io-threads", "1", Integer).changing(AtStart),
+    any("io-threads", "1", Integer(1, 128)).changing(AtStart),
     any("io-threads-do-reads", "no", Switch).changing(AtStart),
     any("jemalloc-bg-thread", "yes", Switch),
-    any("latency-monitor-max-entries", "160", Integer),
+    any("latency-monitor-max-entries", "160", Integer(0, INT_MAX)),
     any("lazyfree-lazy-eviction", "no", Switch),
     any("lazyfree-lazy-expire", "no", Switch),
     any("lazyfree-lazy-server-del", "no", Switch),
     any("lazyfree-lazy-user-del", "no", Switch),
     any("lazyfree-lazy-user-flush", "no", Switch),
-    any("lfu-decay-time", "1", Integer),
-    any("lfu-log-factor", "10", Integer),
-    any("list-compress-depth", "0", Integer),
+    any("lfu-decay-time", "1", Integer(0, INT_MAX)),
+    any("lfu-log-factor", "10", Integer(0, INT_MAX)),
+    any("list-compress-depth", "0", Integer(0, INT_MAX)),
     fixed("loadmodule", &[""], "the server has no modules"),
     any("locale-collate", "", Text),
-    any("lua-time-limit", "5000", Integer),
-    any("max-new-connections-per-cycle", "10", Integer),
-    any("max-new-tls-connections-per-cycle", "1", Integer),
-    any("maxmemory-eviction-tenacity", "10", Integer),
-    any("maxmemory-samples", "5", Integer),
+    any("lua-time-limit", "5000", Integer(0, i64::MAX)),
+    any("max-new-connections-per-cycle", "10", Integer(1, 1000)),
+    any("max-new-tls-connections-per-cycle", "1", Integer(1, 1000)),
+    any("maxmemory-eviction-tenacity", "10", Integer(0, 100)),
+    any("maxmemory-samples", "5", Integer(1, INT_MAX)),
     any("no-appendfsync-on-rewrite", "no", Switch),
     fixed(
         "notify-keyspace-events",
@@ -160,39 +195,51 @@ pub(super) static INERT: &[Setting] = &[
         "{title} {listen-addr} {server-mode}",
         Text,
     ),
-    any("propagation-error-behavior", "ignore", Text),
+    any(
+        "propagation-error-behavior",
+        "ignore",
+        OneOf(&["ignore", "panic", "panic-on-replicas"]),
+    ),
     any("rdb-del-sync-files", "no", Switch),
     any("rdb-save-incremental-fsync", "yes", Switch),
     any("rdbchecksum", "yes", Switch).changing(AtStart),
     any("rdbcompression", "yes", Switch),
     fixed("rename-command", &[""], "commands keep their names"),
-    any("repl-backlog-ttl", "3600", Integer),
+    any("repl-backlog-ttl", "3600", Integer(0, i64::MAX)),
     any("repl-disable-tcp-nodelay", "no", Switch),
-    any("repl-diskless-load", "disabled", Text),
+    any(
+        "repl-diskless-load",
+        "disabled",
+        OneOf(&["disabled", "on-empty-db", "swapdb"]),
+    ),
     any("repl-diskless-sync", "yes", Switch),
-    any("repl-diskless-sync-delay", "5", Integer),
-    any("repl-diskless-sync-max-replicas", "0", Integer),
-    any("repl-ping-replica-period", "10", Integer),
-    any("repl-ping-slave-period", "10", Integer),
+    any("repl-diskless-sync-delay", "5", Integer(0, INT_MAX)),
+    any("repl-diskless-sync-max-replicas", "0", Integer(0, INT_MAX)),
+    any("repl-ping-replica-period", "10", Integer(1, INT_MAX)),
+    any("repl-ping-slave-period", "10", Integer(1, INT_MAX)),
     any("replica-announce-ip", "", Text),
-    any("replica-announce-port", "0", Integer),
+    any("replica-announce-port", "0", Integer(0, PORT_MAX)),
     any("replica-announced", "yes", Switch),
     any("replica-ignore-disk-write-errors", "no", Switch),
     any("replica-ignore-maxmemory", "yes", Switch),
     any("replica-lazy-flush", "no", Switch),
-    any("sanitize-dump-payload", "no", Text),
+    any(
+        "sanitize-dump-payload",
+        "no",
+        OneOf(&["no", "yes", "clients"]),
+    ),
     any("set-proc-title", "yes", Switch).changing(AtStart),
-    any("shutdown-on-sigint", "default", Words),
-    any("shutdown-on-sigterm", "default", Words),
-    any("shutdown-timeout", "10", Integer),
+    any("shutdown-on-sigint", "default", SomeOf(SHUTDOWN)),
+    any("shutdown-on-sigterm", "default", SomeOf(SHUTDOWN)),
+    any("shutdown-timeout", "10", Integer(0, INT_MAX)),
     any("slave-announce-ip", "", Text),
-    any("slave-announce-port", "0", Integer),
+    any("slave-announce-port", "0", Integer(0, PORT_MAX)),
     any("slave-ignore-maxmemory", "yes", Switch),
     any("slave-lazy-flush", "no", Switch),
-    any("socket-mark-id", "0", Integer).changing(AtStart),
+    any("socket-mark-id", "0", Integer(0, u32::MAX as i64)).changing(AtStart),
     any("stop-writes-on-bgsave-error", "yes", Switch),
-    any("stream-node-max-bytes", "4096", Memory),
-    any("stream-node-max-entries", "100", Integer),
+    any("stream-node-max-bytes", "4096", Memory(0, MEMORY_MAX)),
+    any("stream-node-max-entries", "100", Integer(0, i64::MAX)),
     fixed(
         "supervised",
         &["no", "auto", "systemd"],
@@ -205,9 +252,16 @@ pub(super) static INERT: &[Setting] = &[
         "logfile and the standard error stream take the log",
     )
     .changing(AtStart),
-    any("syslog-facility", "local0", Text).changing(AtStart),
+    any(
+        "syslog-facility",
+        "local0",
+        OneOf(&[
+            "user", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
+        ]),
+    )
+    .changing(AtStart),
     any("syslog-ident", "redis", Text).changing(AtStart),
-    any("tls-auth-clients", "yes", Text),
+    any("tls-auth-clients", "yes", OneOf(&["no", "yes", "optional"])),
     any("tls-ca-cert-dir", "", Text),
     any("tls-ca-cert-file", "", Text),
     any("tls-cert-file", "", Text),
@@ -224,10 +278,10 @@ pub(super) static INERT: &[Setting] = &[
     any("tls-prefer-server-ciphers", "no", Switch),
     any("tls-protocols", "", Text),
     fixed("tls-replication", &["no"], NO_TLS),
-    any("tls-session-cache-size", "20480", Integer),
-    any("tls-session-cache-timeout", "300", Integer),
+    any("tls-session-cache-size", "20480", Integer(0, INT_MAX)),
+    any("tls-session-cache-timeout", "300", Integer(0, INT_MAX)),
     any("tls-session-caching", "yes", Switch),
-    any("tracking-table-max-keys", "1000000", Integer),
+    any("tracking-table-max-keys", "1000000", Integer(0, i64::MAX)),
     fixed(
         "unixsocketgroup",
         &[""],

@@ -74,7 +74,7 @@ A value that would change what clients see, but does not here, is refused.
 const INERT: &str = "
 ## Settings of Redis that mean nothing here
 
-They are accepted with any well-formed value, and CONFIG GET, SET and REWRITE know them. (SET
+They are accepted with any value that Redis takes, and CONFIG GET, SET and REWRITE know them. (SET
 refuses what Redis cannot change while it runs.) At the start, one line of the log names those that
 were given.
 

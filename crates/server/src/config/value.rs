@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use pando_protocol::number;
+
 use super::error::WrongLimits;
 use super::{OutputLimit, OutputLimits};
 
@@ -61,9 +63,9 @@ pub(super) fn print_switch(on: bool) -> Vec<u8> {
     if on { b"yes".to_vec() } else { b"no".to_vec() }
 }
 
-/// A decimal integer.
+/// An integer in its canonical decimal.
 pub(super) fn parse_integer(text: &str) -> Option<i64> {
-    text.parse().ok()
+    number::parse_i64(text.as_bytes())
 }
 
 /// An amount of memory: digits and a unit (b, k, kb, m, mb, g, gb; k is 1000, kb is 1024), in any

@@ -22,6 +22,9 @@ use super::wire::Resolved;
 use crate::recorder;
 use crate::settings::Settings;
 
+/// Requests for which room is made before it is known how many are joined.
+const JOINED_SOON: usize = 16;
+
 /// What was carried out of the current batch, and not yet answered.
 #[derive(Debug, Default)]
 pub(super) struct JointUpdate {
@@ -96,7 +99,7 @@ impl JointUpdate {
         turn.go_to(next);
         let mut first: Option<(usize, &[u8])> = None;
         let mut last: Option<Member<'_>> = None;
-        let mut requests: Vec<Joined<'_>> = Vec::new();
+        let mut requests: Vec<Joined<'_>> = Vec::with_capacity(JOINED_SOON);
         for entry in &batch.entries[next..] {
             let again = last.as_ref().and_then(|last| last.again(entry, batch));
             let Some(member) =

@@ -223,6 +223,75 @@ XADD x * f v
 XSETID x 18446744073709551615-18446744073709551615 ENTRIESADDED 5 MAXDELETEDID %
 XGROUP CREATE absent g % MKSTREAM";
 
+/// Values of settings: what one of them takes another one refuses.
+const VALUES: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "10",
+    "11",
+    "99",
+    "100",
+    "101",
+    "128",
+    "1000",
+    "1001",
+    "65535",
+    "65536",
+    "2147483647",
+    "2147483648",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1.5",
+    " 1",
+    "+1",
+    "abc",
+    "",
+    "yes",
+    "NO",
+    "1mb",
+    "1 mb",
+    "-1mb",
+    "no",
+    "clients",
+    "swapdb",
+    "IP",
+    "allchannels",
+    "default",
+    "save FORCE",
+    "save 1",
+    "local0",
+];
+
+/// Settings of Redis that change nothing here; without `hz`, which it moves into its range.
+const SETTINGS: &str =
+    "acl-pubsub-default acllog-max-len active-defrag-cycle-max active-defrag-cycle-min
+active-defrag-ignore-bytes active-defrag-max-scan-fields active-defrag-threshold-lower
+active-defrag-threshold-upper active-expire-effort activerehashing always-show-logo
+aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
+aof-use-rdb-preamble auto-aof-rewrite-min-size auto-aof-rewrite-percentage busy-reply-threshold
+cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down cluster-allow-replica-migration
+cluster-announce-bus-port cluster-announce-port cluster-announce-tls-port
+cluster-link-sendbuf-limit cluster-migration-barrier cluster-node-timeout cluster-port
+cluster-preferred-endpoint-type cluster-replica-no-failover cluster-replica-validity-factor
+cluster-require-full-coverage cluster-slave-no-failover cluster-slave-validity-factor
+crash-log-enabled crash-memcheck-enabled disable-thp dynamic-hz enable-debug-command
+enable-module-command enable-protected-configs hll-sparse-max-bytes io-threads
+io-threads-do-reads jemalloc-bg-thread lazyfree-lazy-eviction lazyfree-lazy-expire
+lazyfree-lazy-server-del lazyfree-lazy-user-del lazyfree-lazy-user-flush lfu-decay-time
+lfu-log-factor list-compress-depth lua-time-limit maxmemory-eviction-tenacity maxmemory-samples
+no-appendfsync-on-rewrite propagation-error-behavior rdb-del-sync-files rdb-save-incremental-fsync
+rdbchecksum rdbcompression repl-backlog-ttl repl-disable-tcp-nodelay repl-diskless-load
+repl-diskless-sync repl-diskless-sync-delay repl-diskless-sync-max-replicas
+repl-ping-replica-period repl-ping-slave-period replica-announce-port replica-announced
+replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush sanitize-dump-payload
+set-proc-title shutdown-on-sigint shutdown-on-sigterm shutdown-timeout slave-announce-port
+slave-ignore-maxmemory slave-lazy-flush socket-mark-id stop-writes-on-bgsave-error
+stream-node-max-bytes stream-node-max-entries syslog-facility tls-auth-clients
+tls-prefer-server-ciphers tls-session-cache-size tls-session-cache-timeout tls-session-caching
+tracking-table-max-keys";
+
 /// The lines with the argument, each as its words.
 fn lines(template: &str, arguments: &[&str], argument: &str) -> Vec<Vec<String>> {
     let words = |line: &str, other: &str| {
@@ -249,6 +318,36 @@ fn ask(connection: &mut Connection, lines: &[Vec<String>]) -> Vec<Value> {
             reply.unwrap_or_else(|error| panic!("{error} at {words:?}"))
         })
         .collect()
+}
+
+#[test]
+fn values_of_settings_that_change_nothing_are_checked_as_by_redis() {
+    let Some(redis) = Server::redis() else {
+        println!("skipped: redis-server is not installed");
+        return;
+    };
+    let pando = Server::pando("masstree");
+    let (mut ours, mut theirs) = (pando.connect(), redis.connect());
+    let mut differences = Vec::new();
+    for value in VALUES {
+        let names = SETTINGS.split_ascii_whitespace();
+        let lines: Vec<_> = names
+            .flat_map(|name| {
+                [
+                    vec!["CONFIG", "SET", name, value],
+                    vec!["CONFIG", "GET", name],
+                ]
+            })
+            .map(|words| words.into_iter().map(String::from).collect::<Vec<_>>())
+            .collect();
+        let replies = ask(&mut ours, &lines).into_iter();
+        for ((words, ours), theirs) in lines.iter().zip(replies).zip(ask(&mut theirs, &lines)) {
+            if ours != theirs {
+                differences.push(format!("{words:?}\n  pando: {ours:?}\n  redis: {theirs:?}"));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]

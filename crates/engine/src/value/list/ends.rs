@@ -3,6 +3,7 @@
 //! pop costs what its element does, and the nodes of the old version are copied once.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::{ListDraft, ListIter, ListRef};
 use crate::value::wide::End;
@@ -10,6 +11,13 @@ use crate::value::{Body, StringRef};
 
 /// Elements that are read at once behind the last one.
 const STRIDE: usize = 32;
+
+/// Strings for which room is made at the first one, and most bytes of each.
+const STRINGS_SOON: usize = 16;
+const STRING_BYTES_SOON: usize = 64;
+
+/// So few elements are removed one after the other.
+const POPS_ONE_BY_ONE: usize = 4;
 
 /// A list that changes at its ends alone.
 ///
@@ -52,6 +60,11 @@ struct Strings {
 
 impl Strings {
     fn add(&mut self, string: &[u8]) -> (usize, usize) {
+        if self.ranges.capacity() == 0 {
+            self.ranges.reserve(STRINGS_SOON);
+            self.bytes
+                .reserve(STRINGS_SOON * string.len().min(STRING_BYTES_SOON));
+        }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(string);
         (start, self.bytes.len())
@@ -176,10 +189,46 @@ impl<'o> ListEnds<'o> {
     /// O(bytes) of what was pushed.
     #[must_use]
     pub fn finish(self) -> Body<'static> {
-        let kept = self.old.filter(|_| self.start < self.end);
-        let mut draft = ListDraft::new(kept);
-        if kept.is_some() {
-            draft.keep(self.start, self.end);
+        let old = self.old;
+        self.into_change().make(ListDraft::new(old))
+    }
+
+    /// What is left to be done, for [`ListChange::make`].
+    #[must_use]
+    pub fn into_change(self) -> ListChange {
+        ListChange {
+            kept: self.start..self.end,
+            pushed_front: self.pushed_front,
+            pushed_back: self.pushed_back,
+        }
+    }
+}
+
+/// What has happened to a [`ListEnds`], apart from the elements that it began with.
+#[derive(Debug)]
+pub struct ListChange {
+    /// The positions of the old elements that are left.
+    kept: Range<usize>,
+    pushed_front: Strings,
+    pushed_back: Strings,
+}
+
+impl ListChange {
+    /// The finished body, made of a draft that begins with the same elements. O(log elements), and
+    /// O(bytes) of what was pushed.
+    #[must_use]
+    pub fn make(self, mut draft: ListDraft<'_>) -> Body<'static> {
+        let (Range { start, end }, len) = (self.kept, draft.len());
+        if start == end {
+            draft = ListDraft::new(None);
+        } else if start + (len - end) <= POPS_ONE_BY_ONE {
+            // A run that an end comes to is unpacked, and not cut each time.
+            (end..len)
+                .rev()
+                .for_each(|index| assert!(draft.remove(index)));
+            (0..start).for_each(|_| assert!(draft.remove(0)));
+        } else {
+            draft.keep(start, end);
         }
         draft.extend(End::First, self.pushed_front.iter());
         draft.extend(End::Last, self.pushed_back.iter());

@@ -13,6 +13,10 @@ use crate::value::{HashRef, StringRef};
 
 const BLOCK: i64 = RUN_ELEMENTS_MAX as i64;
 
+/// Room that is made for a run, and for a string, before their length is known.
+const RUN_BYTES_SOON: usize = 256;
+const STRING_BYTES_SOON: usize = 24;
+
 /// Elements, one behind the other.
 #[derive(Default)]
 struct Strings {
@@ -21,6 +25,14 @@ struct Strings {
 }
 
 impl Strings {
+    /// None, with room for this many short ones.
+    fn for_some(count: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(count * STRING_BYTES_SOON),
+            ends: Vec::with_capacity(count),
+        }
+    }
+
     fn push(&mut self, string: &[u8]) {
         self.bytes.extend_from_slice(string);
         self.ends.push(self.bytes.len());
@@ -34,7 +46,6 @@ impl Strings {
 }
 
 /// Columns with short values, to be put at an end of a list.
-#[derive(Default)]
 struct Columns {
     names: Vec<RunName>,
     values: Strings,
@@ -45,6 +56,17 @@ struct Columns {
 }
 
 impl Columns {
+    /// None, with room for this many elements.
+    fn for_elements(count: usize) -> Self {
+        Self {
+            names: Vec::with_capacity(count),
+            values: Strings::for_some(count),
+            place: 0,
+            count: 0,
+            run: Vec::with_capacity(RUN_BYTES_SOON),
+        }
+    }
+
     /// Adds an element to the run, or a new one.
     fn pack(&mut self, place: i64, element: &[u8]) {
         let is_full = self.count == RUN_ELEMENTS_MAX
@@ -115,6 +137,9 @@ impl ListDraft<'_> {
     pub(super) fn extend<'e>(&mut self, end: End, elements: impl Iterator<Item = &'e [u8]>) {
         let elements: Vec<&[u8]> = elements.collect();
         let count = elements.len() as i64;
+        if count == 0 {
+            return;
+        }
         let Some(edge) = self.edge(end) else {
             return self.extend_single(end, 0, &elements);
         };
@@ -176,7 +201,7 @@ impl ListDraft<'_> {
                 )
             }
         };
-        let mut columns = Columns::default();
+        let mut columns = Columns::for_elements(all.len());
         for (place, element) in (first..).zip(all) {
             if packed.contains(&place) {
                 columns.pack(place, element);
@@ -222,7 +247,7 @@ impl ListDraft<'_> {
             End::First => 0,
             End::Last => row.len() - count,
         };
-        let mut taken = Strings::default();
+        let mut taken = Strings::for_some(count);
         for (_, value) in row.iter_from_rank(start).take(count) {
             taken.push(value.as_flat().expect("a loose element is short"));
         }

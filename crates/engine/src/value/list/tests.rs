@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::BodyRef;
+use crate::{BodyRef, HashBody};
 
 fn row_of<'b>(body: &'b Body<'_>) -> HashRef<'b> {
     match body.as_ref() {
@@ -324,18 +324,27 @@ fn dl2_insertions_at_one_place_keep_labels_short() {
     assert!(ListRef::is_sound(row_of(&draft.finish())));
 }
 
+/// Some pushes and pops: what is done, and how long an element is.
+fn some_steps() -> impl Strategy<Value = Vec<(u8, usize)>> {
+    prop_oneof![
+        vec((0..8_u8, 0..40_usize), 1..6),
+        vec((0..8_u8, 0..40_usize), 1..300)
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Pushes and pops at both ends, many in one update, of small and large lists.
+    /// Pushes and pops at both ends, one or many in one update, of small and large lists, in copies
+    /// and in place.
     #[test]
     fn ends_are_those_of_a_deque(
-        rounds in vec((vec((0..8_u8, 0..40_usize), 1..300), any::<bool>()), 1..8),
+        rounds in vec((some_steps(), any::<bool>(), any::<bool>()), 1..16),
     ) {
         let mut model: std::collections::VecDeque<Vec<u8>> = std::collections::VecDeque::new();
         let mut current = ListDraft::new(None).finish();
-        for (round, (steps, shrinks)) in rounds.into_iter().enumerate() {
-            let next = {
+        for (round, (steps, shrinks, in_place)) in rounds.into_iter().enumerate() {
+            let change = {
                 let mut ends = ListEnds::new(Some(ListRef::new(row_of(&current))));
                 for (number, (kind, bytes)) in steps.into_iter().enumerate() {
                     let mut element = format!("{round}-{number}-").into_bytes();
@@ -370,7 +379,11 @@ proptest! {
                     }
                     prop_assert_eq!(ends.len(), model.len());
                 }
-                ends.finish()
+                ends.into_change()
+            };
+            let next = match current {
+                Body::Row(_, HashBody::Wide(row)) if in_place => change.make(ListDraft::of(row)),
+                current => change.make(ListDraft::new(Some(ListRef::new(row_of(&current))))),
             };
             prop_assert!(ListRef::is_sound(row_of(&next)));
             let expected: Vec<_> = model.iter().cloned().collect();
