@@ -112,18 +112,19 @@ impl<'p, M: Pmem> Node<'p, M> {
         found.filter(|(_, record)| record.key() == key || trusts)
     }
 
-    /// What a view sees in this slot of a leaf, if it begins with these bytes and the leaf has not
-    /// changed meanwhile.
+    /// What a view sees in this slot of a leaf, if it begins with these bytes or is damaged, and the
+    /// leaf has not changed meanwhile.
     #[inline]
     fn pair_in(self, slot: u64, prefix: u64, view: View) -> Option<(Found, Record<'p>)> {
         let words = self.pool.memory().row(self.slot_at(slot), 4);
         let epochs = load_epochs(|index| words.load(index));
-        if words.load(2) != prefix {
-            return None;
-        }
-        let at = Offset::new(words.load(3));
-        let is_right = seal::are_right(epochs, [prefix, at.get()]);
-        if is_right && !view.sees_entry(self.pool, Span::of(epochs)) || !self.holds() {
+        let [own_prefix, at] = [2, 3].map(|index| words.load(index));
+        let is_right = seal::are_right(epochs, [own_prefix, at]);
+        let at = Offset::new(at);
+        // One that is damaged may be the key's, whatever it begins with.
+        let is_its =
+            !is_right || own_prefix == prefix && view.sees_entry(self.pool, Span::of(epochs));
+        if !is_its || !self.holds() {
             return None;
         }
         let record = if is_right {
