@@ -20,6 +20,7 @@ use pando_sync::LogEpoch;
 
 use crate::node::{Needs, Span, View, equal_bytes, load_epochs};
 use crate::seal;
+use crate::tree::Error;
 
 const SLOT_BYTES: u64 = LINE_BYTES / 2;
 
@@ -157,12 +158,12 @@ impl<'p, M: Pmem> Bucket<'p, M> {
             let words = self.pool.memory().row(self.slot_at(slot), 4);
             let epochs = load_epochs(|index| words.load(index));
             let [own_hash, record] = [2, 3].map(|index| words.load(index));
-            if own_hash != hash {
-                return None;
-            }
-            // As of a leaf's: a slot that has changed meanwhile is not damaged.
-            let is_right = seal::are_right(epochs, [hash, record]) || words.load(0) != epochs[0];
-            let is_it = !is_right || view.sees_entry(self.pool, Span::of(epochs));
+            // As of a leaf's: a slot that has changed meanwhile is not damaged. One that is may be
+            // the key's whatever its hash.
+            let is_right =
+                seal::are_right(epochs, [own_hash, record]) || words.load(0) != epochs[0];
+            let is_it =
+                !is_right || own_hash == hash && view.sees_entry(self.pool, Span::of(epochs));
             is_it.then(|| (slot, Offset::new(record), is_right))
         })
     }
@@ -175,8 +176,11 @@ impl<'p, M: Pmem> Bucket<'p, M> {
     }
 
     /// The same of all slots.
-    pub(super) fn are_right(self) -> bool {
-        (0..self.slots).all(|slot| self.is_right(slot))
+    pub(super) fn check_right(self) -> Result<(), Error> {
+        let are_right = (0..self.slots).all(|slot| self.is_right(slot));
+        are_right
+            .then_some(())
+            .ok_or(Error::DamagedNode { at: self.at })
     }
 
     /// The link that a view sees: its slot, and the next bucket.

@@ -29,10 +29,24 @@ struct Built {
 }
 
 impl<M: Pmem> Table<M> {
-    /// The buckets of a chain.
-    pub(super) fn chain(&self, index: u64, view: View) -> impl Iterator<Item = Bucket<'_, M>> {
-        let head = self.directory.head(index);
-        std::iter::successors(Some(head), move |bucket| Some(bucket.link(view)?.1))
+    /// The buckets of a chain, whose links are as they were stored (CN5 sealed).
+    pub(super) fn chain(&self, index: u64, view: View) -> Result<Chain<'_, M>, Error> {
+        let mut chain = vec![self.directory.head(index)?];
+        while let Some((slot, next)) = chain[chain.len() - 1].link(view) {
+            let at = chain[chain.len() - 1].at;
+            if !chain[chain.len() - 1].is_right(slot) {
+                return Err(Error::DamagedNode { at });
+            }
+            chain.push(next);
+        }
+        Ok(chain)
+    }
+
+    /// The same where all of their slots are: for whoever goes on from all that they have.
+    pub(super) fn sound_chain(&self, index: u64, view: View) -> Result<Chain<'_, M>, Error> {
+        let chain = self.chain(index, view)?;
+        chain.iter().try_for_each(|bucket| bucket.check_right())?;
+        Ok(chain)
     }
 
     fn hold(&self, chain: &[Bucket<'_, M>]) -> Held<'_> {
@@ -56,7 +70,7 @@ impl<M: Pmem> Table<M> {
     /// The entry of a key, and its chain.
     fn find(&self, key: &[u8], hash: u64) -> Result<(Option<Found<'_, M>>, Chain<'_, M>), Error> {
         let index = address(hash, self.directory.count());
-        let chain = self.chain(index, self.tree.present()).collect();
+        let chain = self.chain(index, self.tree.present())?;
         let look = Look::alone(self.tree.present());
         match self.directory.find(key, hash, look) {
             Ok(found) => Ok((found, chain)),
@@ -129,7 +143,7 @@ impl<M: Pmem> Table<M> {
         bucket.begin(slot, begun, open);
         let freed = found.as_ref().map(|found| self.end(found, hash));
         drop(held);
-        self.free(&freed.unwrap_or_default());
+        self.free(&freed.transpose()?.unwrap_or_default());
         Ok(found.is_none())
     }
 
@@ -144,7 +158,7 @@ impl<M: Pmem> Table<M> {
         let (found, chain) = self.find(key, hash)?;
         let found = found.expect("it was there");
         let held = self.hold(&chain);
-        let freed = self.end(&found, hash);
+        let freed = self.end(&found, hash)?;
         drop(held);
         self.free(&freed);
         self.keys = self.keys.saturating_sub(1);
@@ -152,13 +166,13 @@ impl<M: Pmem> Table<M> {
     }
 
     /// Ends the entry of a hash; what is freed by that.
-    fn end(&self, found: &Found<'_, M>, hash: u64) -> Vec<Offset> {
+    fn end(&self, found: &Found<'_, M>, hash: u64) -> Result<Vec<Offset>, Error> {
         found.bucket.end(found.slot, self.tree.open);
         let mut freed = vec![found.record];
         let index = address(hash, self.directory.count());
-        let chain: Vec<_> = self.chain(index, self.tree.present()).collect();
+        let chain = self.chain(index, self.tree.present())?;
         self.shorten(&chain, &mut freed);
-        freed
+        Ok(freed)
     }
 
     /// Ends links to what is empty at the end of a chain, where that leaves CH1 last-slot.
@@ -167,7 +181,9 @@ impl<M: Pmem> Table<M> {
         for pair in chain.windows(2).rev() {
             let [before, last] = [pair[0], pair[1]];
             let has_room = before.free_slots(&needs).next().is_some();
-            if last.keys(view).next().is_some() || !has_room {
+            // One that is damaged may have more than it seems.
+            let is_empty = last.check_right().is_ok() && last.keys(view).next().is_none();
+            if !is_empty || !has_room {
                 break;
             }
             let (slot, _) = before.link(view).expect("it led there");
@@ -183,14 +199,10 @@ impl<M: Pmem> Table<M> {
         let mut taken = Vec::new();
         if count == 0 {
             let built = self.build(0, &[], &mut taken)?;
-            self.publish(0, &built);
-            return Ok(());
+            return self.publish(0, &built);
         }
         let half = 1 << count.ilog2();
-        let chain: Vec<_> = self.chain(count - half, view).collect();
-        if let Some(damaged) = chain.iter().find(|bucket| !bucket.are_right()) {
-            return Err(Error::DamagedNode { at: damaged.at });
-        }
+        let chain = self.sound_chain(count - half, view)?;
         let is_its = |hash: u64| hash & (2 * half - 1) == count;
         let all = chain.iter().flat_map(|bucket| {
             bucket
@@ -206,7 +218,7 @@ impl<M: Pmem> Table<M> {
         let built = built.inspect_err(|_| self.free(&taken))?;
         let mut freed = Vec::new();
         let held = self.hold(&chain);
-        self.publish(count, &built);
+        self.publish(count, &built)?;
         for (bucket, slot, ..) in moving {
             bucket.end(slot, open);
         }
@@ -259,16 +271,17 @@ impl<M: Pmem> Table<M> {
     }
 
     /// Lets a bucket begin, and tells of it.
-    fn publish(&self, index: u64, built: &Built) {
+    fn publish(&self, index: u64, built: &Built) -> Result<(), Error> {
         let (directory, open) = (&self.directory, self.tree.open);
         let (array, _) = array_of(index / PAGE);
         if let Some(at) = built.array {
             directory.begin(directory.array_at(array), at, open);
         }
         if let Some(at) = built.page {
-            directory.begin(directory.page_at(index / PAGE), at, open);
+            directory.begin(directory.page_at(index / PAGE)?, at, open);
         }
-        directory.begin(directory.bucket_at(index), built.bucket, open);
+        directory.begin(directory.bucket_at(index)?, built.bucket, open);
         directory.set_count(index + 1);
+        Ok(())
     }
 }

@@ -5,11 +5,25 @@ use std::collections::BTreeSet;
 use pando_pmem::Pmem;
 
 use super::Table;
-use super::directory::address;
+use super::directory::{DamagedPair, address};
 use crate::check::{Blocks, Disorder, Report};
 use crate::node::View;
 use crate::record::Record;
 use crate::shared::Look;
+use crate::tree::Error;
+
+impl From<DamagedPair> for Disorder {
+    fn from(damaged: DamagedPair) -> Self {
+        unsealed(damaged.into())
+    }
+}
+
+fn unsealed(error: Error) -> Disorder {
+    match error {
+        Error::DamagedNode { at } => Disorder::Unsealed { at },
+        other => unreachable!("a chain is damaged or not: {other}"),
+    }
+}
 
 impl<M: Pmem> Table<M> {
     /// Looks at everything: that each view finds each of its keys once, in the bucket of its hash,
@@ -27,15 +41,16 @@ impl<M: Pmem> Table<M> {
         let directory = &self.directory;
         let mut blocks = self.tree.blocks_of(view)?;
         let mut report = Report::default();
-        let count = directory.count_at(view);
+        let count = directory.count_at(view)?;
         for index in 0..count {
-            for at in directory.blocks_of(index) {
+            for at in directory.blocks_of(index)? {
                 blocks.add(at)?;
             }
             let mut keys = BTreeSet::new();
             let mut longest = 0;
-            for bucket in self.chain(index, view) {
+            for bucket in self.chain(index, view).map_err(unsealed)? {
                 let at = bucket.at;
+                bucket.check_right().map_err(unsealed)?;
                 blocks.add(at)?;
                 report.nodes += 1;
                 longest += 1;

@@ -8,8 +8,10 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 8 | the epoch in which it began; 0: there is none |
+//! | 0 | 8 | the epoch in which it began, sealed (`seal.rs`); 0: there is none |
 //! | 8 | 8 | the array, page or bucket |
+//!
+//! So CN5 sealed is asked of each pair before it is followed, and before its epoch decides.
 //!
 //! - **CD1 in-order** Bucket *n* begins in an epoch that sees those below it, and its page and
 //!   array, if they are new, begin in the same one. So the buckets of a view are the first ones,
@@ -24,7 +26,7 @@
 
 use std::sync::Arc;
 
-use pando_pmem::{Mark, Offset, Pmem, WORD_BYTES, Writes};
+use pando_pmem::{Mark, Offset, Pmem, WORD_BYTES, Writes, epoch_bits};
 use pando_sync::LogEpoch;
 use pando_sync::shim::{AtomicU64, Ordering};
 
@@ -32,6 +34,7 @@ use super::bucket::Bucket;
 use crate::canary::{self, Fault};
 use crate::node::View;
 use crate::record::Record;
+use crate::seal;
 use crate::shared::{Astray, Look, Shared};
 use crate::tree::Error;
 
@@ -68,6 +71,22 @@ pub(super) struct Found<'p, M> {
     pub(super) record: Offset,
 }
 
+/// A pair that is not as it was stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DamagedPair(Offset);
+
+impl From<DamagedPair> for Error {
+    fn from(DamagedPair(at): DamagedPair) -> Self {
+        Self::DamagedNode { at }
+    }
+}
+
+impl From<DamagedPair> for Astray {
+    fn from(DamagedPair(at): DamagedPair) -> Self {
+        Self::Damaged(at)
+    }
+}
+
 /// The bucket of a hash, of so many.
 pub(super) fn address(hash: u64, count: u64) -> u64 {
     let bits = (2 << count.ilog2()) - 1;
@@ -95,22 +114,25 @@ pub(super) fn pages(array: u64) -> u64 {
 }
 
 /// The first of so many numbers for which something is no longer so.
-fn partition(count: u64, is_so: impl Fn(u64) -> bool) -> u64 {
+fn partition(
+    count: u64,
+    is_so: impl Fn(u64) -> Result<bool, DamagedPair>,
+) -> Result<u64, DamagedPair> {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = u64::midpoint(low, high);
-        if is_so(middle) {
+        if is_so(middle)? {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    low
+    Ok(low)
 }
 
 impl<M: Pmem> Directory<M> {
     /// Finds out how many buckets there are. O(log n).
-    pub(super) fn new(shared: Arc<Shared<M>>, slots: u64) -> Self {
+    pub(super) fn new(shared: Arc<Shared<M>>, slots: u64) -> Result<Self, DamagedPair> {
         let identity = u128::from_le_bytes(shared.pool.identity());
         let directory = Self {
             shared,
@@ -118,8 +140,8 @@ impl<M: Pmem> Directory<M> {
             count: AtomicU64::new(0),
             seed: identity as u64 ^ (identity >> 64) as u64,
         };
-        directory.set_count(directory.count_at(View::PRESENT));
-        directory
+        directory.set_count(directory.count_at(View::PRESENT)?);
+        Ok(directory)
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -156,16 +178,23 @@ impl<M: Pmem> Directory<M> {
         self.seed = seed;
     }
 
-    fn load(&self, at: Offset) -> u64 {
-        self.shared.pool.memory().load(at)
+    /// The epoch in which a pair began, or none, and what it refers to.
+    fn load(&self, pair: Offset) -> Result<(u64, Offset), DamagedPair> {
+        let words = self.shared.pool.memory().row(pair, 2);
+        let [start, target] = [0, 1].map(|index| words.load(index));
+        // Beside a reader of the past one may begin that it does not see: another beginning is
+        // there then.
+        let is_right = seal::are_right([start, 0], [target]) || words.load(0) != start;
+        let found = (epoch_bits(start).0, Offset::new(target));
+        is_right.then_some(found).ok_or(DamagedPair(pair))
     }
 
-    fn target(&self, pair: Offset) -> Offset {
-        Offset::new(self.load(pair.plus(WORD_BYTES)))
+    fn target(&self, pair: Offset) -> Result<Offset, DamagedPair> {
+        Ok(self.load(pair)?.1)
     }
 
-    fn is_seen(&self, pair: Offset, view: View) -> bool {
-        view.sees(&self.shared.pool, self.load(pair))
+    fn is_seen(&self, pair: Offset, view: View) -> Result<bool, DamagedPair> {
+        Ok(view.sees(&self.shared.pool, self.load(pair)?.0))
     }
 
     /// The pair of an array.
@@ -175,45 +204,61 @@ impl<M: Pmem> Directory<M> {
     }
 
     /// The pair of a page whose array is there.
-    pub(super) fn page_at(&self, page: u64) -> Offset {
+    pub(super) fn page_at(&self, page: u64) -> Result<Offset, DamagedPair> {
         let (array, place) = array_of(page);
-        self.target(self.array_at(array)).plus(place * PAIR_BYTES)
+        let pages = self.target(self.array_at(array))?;
+        Ok(pages.plus(place * PAIR_BYTES))
     }
 
     /// The pair of a bucket whose page is there.
-    pub(super) fn bucket_at(&self, index: u64) -> Offset {
-        let page = self.target(self.page_at(index / PAGE));
-        page.plus(index % PAGE * PAIR_BYTES)
+    pub(super) fn bucket_at(&self, index: u64) -> Result<Offset, DamagedPair> {
+        let page = self.target(self.page_at(index / PAGE)?)?;
+        Ok(page.plus(index % PAGE * PAIR_BYTES))
+    }
+
+    /// The pairs on the way to a bucket that is there.
+    #[cfg(test)]
+    pub(super) fn way_to(&self, index: u64) -> [Offset; 3] {
+        let (array, _) = array_of(index / PAGE);
+        let [page, bucket] = [self.page_at(index / PAGE), self.bucket_at(index)];
+        let sound = "nothing is damaged";
+        [
+            self.array_at(array),
+            page.expect(sound),
+            bucket.expect(sound),
+        ]
     }
 
     /// The blocks of the way to a bucket, if it is the first of its page or array.
-    pub(super) fn blocks_of(&self, index: u64) -> Vec<Offset> {
+    pub(super) fn blocks_of(&self, index: u64) -> Result<Vec<Offset>, DamagedPair> {
         let mut blocks = Vec::new();
         if index.is_multiple_of(PAGE) {
             let (array, place) = array_of(index / PAGE);
-            blocks.push(self.target(self.page_at(index / PAGE)));
-            blocks.extend((place == 0).then(|| self.target(self.array_at(array))));
+            blocks.push(self.target(self.page_at(index / PAGE)?)?);
+            if place == 0 {
+                blocks.push(self.target(self.array_at(array))?);
+            }
         }
-        blocks
+        Ok(blocks)
     }
 
     /// The first bucket of a chain that is there.
-    pub(super) fn head(&self, index: u64) -> Bucket<'_, M> {
-        let at = self.target(self.bucket_at(index));
-        Bucket::at(&self.shared.pool, at, self.slots)
+    pub(super) fn head(&self, index: u64) -> Result<Bucket<'_, M>, DamagedPair> {
+        let at = self.target(self.bucket_at(index)?)?;
+        Ok(Bucket::at(&self.shared.pool, at, self.slots))
     }
 
     /// How many buckets a view sees (CD1 in-order). O(log n).
-    pub(super) fn count_at(&self, view: View) -> u64 {
+    pub(super) fn count_at(&self, view: View) -> Result<u64, DamagedPair> {
         let is_array = |array| self.is_seen(self.array_at(array), view);
-        let Some(array) = (0..ARRAYS).take_while(|array| is_array(*array)).last() else {
-            return 0;
+        let Some(array) = partition(ARRAYS, is_array)?.checked_sub(1) else {
+            return Ok(0);
         };
         let first = first_page(array);
-        let is_page = |page| self.is_seen(self.page_at(first + page), view);
-        let full = first + partition(pages(array), is_page) - 1;
-        let is_bucket = |bucket| self.is_seen(self.bucket_at(full * PAGE + bucket), view);
-        full * PAGE + partition(PAGE, is_bucket)
+        let is_page = |page| self.is_seen(self.page_at(first + page)?, view);
+        let full = first + partition(pages(array), is_page)? - 1;
+        let is_bucket = |bucket| self.is_seen(self.bucket_at(full * PAGE + bucket)?, view);
+        Ok(full * PAGE + partition(PAGE, is_bucket)?)
     }
 
     /// Lets a pair begin that no view sees, with a block for it.
@@ -221,48 +266,50 @@ impl<M: Pmem> Directory<M> {
         let memory = self.shared.pool.memory();
         memory.store(pair, 0);
         memory.store(pair.plus(WORD_BYTES), target.get());
-        memory.store(pair, epoch.0);
+        memory.store(pair, seal::beginning(epoch, [target.get()]));
         memory.mark(PAIR_FLUSH);
         memory.flush(pair, PAIR_BYTES as usize);
     }
 
     /// Erases what a crash or a rollback has left behind the last bucket. Its pairs are the rest of
     /// the last page, of its array, and of the arrays.
-    pub(super) fn clean(&self) {
+    pub(super) fn clean(&self) -> Result<(), DamagedPair> {
         let _window = Writes::new(self.shared.pool.memory());
         let Some(last) = self.count().checked_sub(1) else {
-            return (0..ARRAYS).for_each(|array| self.erase(self.array_at(array)));
+            return (0..ARRAYS).try_for_each(|array| self.erase(self.array_at(array)));
         };
         let (array, place) = array_of(last / PAGE);
-        let first = self.page_at(last / PAGE);
+        let (first, last_bucket) = (self.page_at(last / PAGE)?, self.bucket_at(last)?);
         let buckets = (last % PAGE + 1..PAGE).zip(1..);
-        let buckets = buckets.map(|(_, further)| self.bucket_at(last).plus(further * PAIR_BYTES));
+        let buckets = buckets.map(|(_, further)| last_bucket.plus(further * PAIR_BYTES));
         let further = 1..pages(array) - place;
         let in_array = further.map(|further| first.plus(further * PAIR_BYTES));
         let arrays = (array + 1..ARRAYS).map(|array| self.array_at(array));
-        for pair in buckets.chain(in_array).chain(arrays) {
-            self.erase(pair);
-        }
+        { buckets.chain(in_array).chain(arrays) }.try_for_each(|pair| self.erase(pair))
     }
 
     /// Erases a pair of a void epoch.
-    fn erase(&self, pair: Offset) {
-        let (epoch, memory) = (self.load(pair), self.shared.pool.memory());
+    fn erase(&self, pair: Offset) -> Result<(), DamagedPair> {
+        let ((epoch, _), memory) = (self.load(pair)?, self.shared.pool.memory());
         if epoch != 0 && self.shared.pool.is_void(LogEpoch(epoch)) {
             memory.store(pair, 0);
             memory.mark(ERASE_FLUSH);
             memory.flush(pair, WORD_BYTES as usize);
         }
+        Ok(())
     }
 
     /// The bucket of a hash at a view that is not the present (CD2 longest-seen); none before the
     /// table was made.
-    fn address_at(&self, hash: u64, view: View) -> Option<u64> {
+    fn address_at(&self, hash: u64, view: View) -> Result<Option<u64>, DamagedPair> {
         let mut index = address(hash, self.count());
-        while !canary::has(Fault::PresentAddress) && !self.is_seen(self.bucket_at(index), view) {
-            index ^= 1 << index.checked_ilog2()?;
+        while !canary::has(Fault::PresentAddress) && !self.is_seen(self.bucket_at(index)?, view)? {
+            let Some(bit) = index.checked_ilog2() else {
+                return Ok(None);
+            };
+            index ^= 1 << bit;
         }
-        Some(index)
+        Ok(Some(index))
     }
 
     /// The entry of a key.
@@ -275,12 +322,12 @@ impl<M: Pmem> Directory<M> {
         let index = if look.beside {
             Some(address(hash, self.count()))
         } else {
-            self.address_at(hash, look.view)
+            self.address_at(hash, look.view)?
         };
         let Some(index) = index else {
             return Ok(None);
         };
-        let mut bucket = self.head(index);
+        let mut bucket = self.head(index)?;
         let watch = self.shared.watch(bucket.at, look);
         // A link that only a snapshot saw may have given its slot to a key, once that was released:
         // what is then followed is no bucket (CL4 past-stands).

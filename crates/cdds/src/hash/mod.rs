@@ -65,9 +65,12 @@ const SLOTS_MAX: u64 = 62;
 /// Chains that are looked at to know about how many keys there are.
 const SAMPLED: u64 = 64;
 
-/// What the header of a pool says of a table of buckets of so many slots.
+/// The format of a table: 3 since pairs of the directory are sealed, 1 before. It is odd.
+const FORMAT: u32 = 3;
+
+/// What the header of a pool says of a table of buckets of so many slots, and of its format.
 pub(crate) const fn node_bytes(slots: u64) -> u32 {
-    bucket_bytes(slots) as u32 + 1
+    bucket_bytes(slots) as u32 + FORMAT
 }
 
 /// A hash table in a pool of its own.
@@ -127,7 +130,8 @@ impl<M: Pmem> fmt::Debug for Table<M> {
 }
 
 impl<M: Pmem> Table<M> {
-    /// What a pool for a table is made with. The size of its nodes is odd: no tree's is.
+    /// What a pool for a table is made with. The size of its nodes is odd, which no tree's is, and
+    /// no whole number of lines beyond that of another format's.
     #[must_use]
     pub fn shape() -> Shape {
         Shape::with_nodes(node_bytes(BUCKET_SLOTS))
@@ -147,6 +151,16 @@ impl<M: Pmem> Table<M> {
         Some(found.bucket.slot_at(found.slot))
     }
 
+    /// Where the directory's pairs are, that are seen.
+    #[cfg(test)]
+    pub(crate) fn pairs(&self) -> Vec<pando_pmem::Offset> {
+        let pairs = (0..self.directory.count()).map(|index| self.directory.way_to(index));
+        let mut pairs: Vec<_> = pairs.flatten().collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        pairs
+    }
+
     /// Opens the table of a pool, or makes an empty one. O(log n), whatever it holds, unless the
     /// pool is crowded with void ranges: then it is cleaned up first, in O(pool).
     pub fn open(pool: Arc<Pool<M>>) -> Result<Self, Error> {
@@ -154,7 +168,7 @@ impl<M: Pmem> Table<M> {
         let slots = (SLOTS_MIN..=SLOTS_MAX).rfind(|slots| node_bytes(*slots) == bytes);
         let slots = slots.ok_or(Error::Entries { entries: bytes })?;
         let tree = Tree::open_with(pool, ENTRIES_MIN.into())?;
-        let directory = Arc::new(Directory::new(Arc::clone(&tree.shared), slots));
+        let directory = Arc::new(Directory::new(Arc::clone(&tree.shared), slots)?);
         let mut table = Self {
             tree,
             directory,
@@ -165,8 +179,8 @@ impl<M: Pmem> Table<M> {
         };
         if table.tree.pool.is_crowded() {
             if !canary::has(Fault::ForgottenUncleaned) {
-                (0..table.directory.count()).for_each(|index| table.clean_chain(index));
-                table.directory.clean();
+                (0..table.directory.count()).try_for_each(|index| table.clean_chain(index))?;
+                table.directory.clean()?;
             }
             table.tree.clean_at_once()?;
         }
@@ -175,7 +189,7 @@ impl<M: Pmem> Table<M> {
             table.grow()?;
             table.commit()?;
         }
-        table.keys = table.estimate();
+        table.keys = table.estimate()?;
         Ok(table)
     }
 
@@ -210,8 +224,8 @@ impl<M: Pmem> Table<M> {
         mut visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), Error> {
         let view = at.map_or(Ok(self.tree.present()), |at| self.tree.view(at))?;
-        for index in 0..self.directory.count_at(view) {
-            for bucket in self.chain(index, view) {
+        for index in 0..self.directory.count_at(view)? {
+            for bucket in self.sound_chain(index, view)? {
                 for (_, _, record) in bucket.keys(view) {
                     let record = self.directory.shared.record_at(record)?;
                     visit(record.key(), record.value());
@@ -246,10 +260,10 @@ impl<M: Pmem> Table<M> {
     /// since. Waits until readers have ended their pins.
     pub fn roll_back(&mut self, snapshot: Snapshot) -> Result<(), Error> {
         let view = self.tree.view(snapshot)?;
-        let before = self.directory.count();
+        let (before, count) = (self.directory.count(), self.directory.count_at(view)?);
         // Whoever is let in again finds the number that goes with the epochs (CL5 closed).
         self.directory.shared.close();
-        self.directory.set_count(self.directory.count_at(view));
+        self.directory.set_count(count);
         let result = self.tree.roll_back(snapshot);
         if result.is_err() {
             self.directory.set_count(before);
@@ -257,7 +271,7 @@ impl<M: Pmem> Table<M> {
             return result;
         }
         (self.cleaning, self.patient_to) = (None, 0);
-        self.keys = self.estimate();
+        self.keys = self.estimate()?;
         Ok(())
     }
 
@@ -281,11 +295,11 @@ impl<M: Pmem> Table<M> {
         } else {
             let until = count.min(cleaned.chains + steps as u64);
             for index in cleaned.chains..until {
-                self.clean_chain(index);
+                self.clean_chain(index)?;
             }
             cleaned.chains = until;
             if until == count {
-                self.directory.clean();
+                self.directory.clean()?;
             }
         }
         cleaned.unnoted += steps;
@@ -338,15 +352,18 @@ impl<M: Pmem> Table<M> {
         }
     }
 
-    /// Cleans the buckets of a chain that some view may come to.
-    fn clean_chain(&self, index: u64) {
+    /// Cleans the buckets of a chain that some view may come to, each of which must be as it was
+    /// stored (CN5 sealed).
+    fn clean_chain(&self, index: u64) -> Result<(), Error> {
         let _window = Writes::new(self.tree.pool.memory());
         let needs = self.tree.needs();
-        let mut buckets = vec![self.directory.head(index)];
+        let mut buckets = vec![self.directory.head(index)?];
         while let Some(bucket) = buckets.pop() {
+            bucket.check_right()?;
             buckets.extend(bucket.links_needed(&needs));
             bucket.clean();
         }
+        Ok(())
     }
 
     /// Notes every step of cleaning from now on; whether it will go on from a note.
@@ -363,7 +380,7 @@ impl<M: Pmem> Table<M> {
     pub(crate) fn has_epoch(&self, is_one: impl Fn(u64) -> bool) -> bool {
         let needs = self.tree.needs();
         (0..self.directory.count()).any(|index| {
-            let mut buckets = vec![self.directory.head(index)];
+            let mut buckets: Vec<_> = self.directory.head(index).into_iter().collect();
             while let Some(bucket) = buckets.pop() {
                 let spans = (0..self.directory.slots).map(|slot| bucket.span(slot));
                 if { spans }.any(|span| is_one(span.start) || is_one(span.end)) {
@@ -381,16 +398,19 @@ impl<M: Pmem> Table<M> {
     }
 
     /// About how many keys there are, by a look at some chains.
-    fn estimate(&self) -> u64 {
+    fn estimate(&self) -> Result<u64, Error> {
         let (count, view) = (self.directory.count(), self.tree.present());
         let step = count.div_ceil(SAMPLED) as usize;
         let sampled = (0..count).step_by(step);
-        let found = |index| {
-            self.chain(index, view)
+        let mut keys = 0;
+        for index in sampled.clone() {
+            let chain = self.chain(index, view)?;
+            keys += chain
+                .iter()
                 .map(|bucket| bucket.keys(view).count())
-        };
-        let keys: usize = sampled.clone().flat_map(found).sum();
-        keys as u64 * count / sampled.count() as u64
+                .sum::<usize>();
+        }
+        Ok(keys as u64 * count / sampled.count() as u64)
     }
 }
 
