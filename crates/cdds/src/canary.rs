@@ -11,6 +11,8 @@ pub(crate) enum Fault {
     LeftUncounted,
     /// New leaves are not latched until their change is over (CX8 born-latched).
     BornUnlatched,
+    /// The way to nodes above a leaf is found before their lock is taken (CX9 inner-by-one).
+    WayEarly,
     /// A parent is not looked at again once its child is known (CL3 coupled).
     Uncoupled,
     /// The beginning of an entry is loaded before its end (CL4 past-stands).

@@ -14,6 +14,7 @@
 use pando_pmem::{Offset, Pmem, Purpose, Side, Writes};
 use pando_sync::shim::lock;
 
+use crate::canary::{self, Fault};
 use crate::latch::{Held, Latches};
 use crate::node::{ANCHOR, Entry, Found, Node, bytes_of, fingerprint_of};
 use crate::record::{self, Record};
@@ -481,8 +482,11 @@ impl<M: Pmem> Tree<M> {
         if !begins.iter().all(|leaf| work.held.try_latch(leaf.child)) {
             return Ok(false);
         }
+        let early = canary::has(Fault::WayEarly).then(|| self.descend(key));
+        // CX9 inner-by-one: a way that was found before may lead by nodes that have gone.
         let _inner = lock(&self.inner);
-        let path = self.descend(key)?.unwrap_or_default();
+        let path = early.unwrap_or_else(|| self.descend(key))?;
+        let path = path.unwrap_or_default();
         let [above @ .., leaf] = path.as_slice() else {
             unreachable!("the leaf is in the tree");
         };

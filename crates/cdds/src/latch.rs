@@ -30,7 +30,7 @@ use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 use crate::canary::{self, Fault};
 
 /// Latches of a tree: 32 KiB, which stay in a core's cache.
-const LATCHES: usize = if pando_sync::shim::MODEL { 4 } else { 4096 };
+const LATCHES: usize = if pando_sync::shim::MODEL { 16 } else { 4096 };
 
 /// The latches of all nodes.
 pub(crate) struct Latches(Box<[VersionLock]>);

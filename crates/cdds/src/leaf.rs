@@ -33,7 +33,7 @@
 //! - **CX8 born-latched** A leaf that comes into a shared tree is latched before anything refers to
 //!   it, until the change is over, its hook included: changes of a key are told in their order.
 //! - **CX9 inner-by-one** With the tree shared, nodes above the leaves are changed only under
-//!   `inner`. So who has that needs no watch of them.
+//!   `inner`. So who has that needs no watch of them, and what it finds on its way stands.
 
 use pando_pmem::{Offset, Pmem, Purpose, Side, Writes};
 use pando_sync::LogEpoch;

@@ -364,6 +364,13 @@ mod schedules {
 
     #[test]
     #[should_panic]
+    fn a_way_that_was_found_before_its_lock_was_taken_is_caught() {
+        let test = |seed| history(seed, 48, Some(Fault::WayEarly));
+        run(RandomScheduler::new_from_seed(SEED, 5_000), test);
+    }
+
+    #[test]
+    #[should_panic]
     fn a_new_leaf_that_others_change_too_early_is_caught() {
         let test = |seed| history(seed, 24, Some(Fault::BornUnlatched));
         run(RandomScheduler::new_from_seed(SEED, 20_000), test);
