@@ -1,4 +1,5 @@
-//! Commands on one collection that are carried out together, in one update of their key.
+//! Commands on one collection, or one number, that are carried out together, in one update of their
+//! key.
 //!
 //! A change of a large row copies a node per level, publishes the new version and retires the old
 //! one. That costs far more than what one command changes. Requests that arrived together and
@@ -25,15 +26,16 @@
 //! (`crate::turn`), and what each is told ([`Answers`] are given out by the host's loop).
 
 use pando_engine::{
-    Attributes, BodyRef, Decision, FieldsDraft, FieldsRef, HashDraft, ListChange, ListDraft,
+    Attributes, Body, BodyRef, Decision, FieldsDraft, FieldsRef, HashDraft, ListChange, ListDraft,
     ListEnds, ListRef, LogEpoch, NewValue, RowTag, Shown, SortedDraft, SortedRef, WideRow,
 };
 use pando_protocol::command::{
-    HashCommand, KeyspaceCommand, ListCommand, SetCommand, SortedCommand,
+    HashCommand, KeyspaceCommand, ListCommand, SetCommand, SortedCommand, StringCommand,
 };
+use pando_protocol::number::IntegerText;
 use pando_protocol::{Reply, Request, RespVersion};
 
-use super::{hashes, lists, sets, sorted};
+use super::{hashes, lists, sets, sorted, strings};
 use crate::clock::Milliseconds;
 use crate::encoding::Thresholds;
 use crate::error::CommandError;
@@ -42,20 +44,22 @@ use crate::limits;
 use crate::progress::{Handled, Progress};
 use crate::statistics::add;
 
-/// The type of the collection that a joint update changes.
+/// The type of what a joint update changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     List,
     Set,
     Hash,
     Sorted,
+    /// A string that is an integer.
+    Number,
 }
 
 /// The family of a command that has a step.
 #[inline]
 pub(crate) fn family(command: KeyspaceCommand) -> Option<Family> {
     use {HashCommand as H, KeyspaceCommand as K, ListCommand as L};
-    use {SetCommand as S, SortedCommand as Z};
+    use {SetCommand as S, SortedCommand as Z, StringCommand as N};
     match command {
         K::List(L::Lpush | L::Rpush | L::Lpushx | L::Rpushx | L::Lpop | L::Rpop) => {
             Some(Family::List)
@@ -63,8 +67,15 @@ pub(crate) fn family(command: KeyspaceCommand) -> Option<Family> {
         K::Set(S::Sadd | S::Srem | S::Spop) => Some(Family::Set),
         K::Hash(H::Hset | H::Hmset | H::Hdel) => Some(Family::Hash),
         K::Sorted(Z::Zadd | Z::Zrem | Z::Zpopmin | Z::Zpopmax) => Some(Family::Sorted),
+        K::String(N::Incr | N::Decr | N::Incrby | N::Decrby) => Some(Family::Number),
         _ => None,
     }
+}
+
+/// Whether the command has a step that may change a large row in place.
+#[inline]
+pub(crate) fn changes_rows(command: KeyspaceCommand) -> bool {
+    family(command).is_some_and(|family| family != Family::Number)
 }
 
 /// A request of a joint update.
@@ -197,6 +208,7 @@ enum Collection<'o> {
     Set(Subject<HashDraft<'o>>),
     Hash(Subject<FieldsDraft<'o>>),
     Sorted(Subject<SortedDraft<'o>>),
+    Number(Subject<i64>),
 }
 
 impl<'o> Collection<'o> {
@@ -208,6 +220,7 @@ impl<'o> Collection<'o> {
             Family::Set => RowTag::Set,
             Family::Hash => RowTag::Hash,
             Family::Sorted => RowTag::SortedSet,
+            Family::Number => return strings::open_number(shown.value()).map(Self::Number),
         };
         let found = shown.value();
         let is_made = found.is_none();
@@ -247,6 +260,7 @@ impl<'o> Collection<'o> {
                 attributes,
                 is_made,
             }),
+            Family::Number => unreachable!("it is no row"),
         })
     }
 
@@ -254,7 +268,7 @@ impl<'o> Collection<'o> {
     fn of(family: Family, row: WideRow, attributes: Attributes, now: Milliseconds) -> Self {
         let is_made = false;
         match family {
-            Family::List => unreachable!("a list's is not taken"),
+            Family::List | Family::Number => unreachable!("theirs is not taken"),
             Family::Set => Self::Set(Subject {
                 draft: HashDraft::of(row),
                 attributes,
@@ -276,7 +290,7 @@ impl<'o> Collection<'o> {
     /// The row of one that was not changed, if it is large.
     fn into_row(self) -> Option<WideRow> {
         match self {
-            Self::List(_) => None,
+            Self::List(_) | Self::Number(_) => None,
             Self::Set(set) => set.draft.into_row(),
             Self::Hash(hash) => hash.draft.into_row(),
             Self::Sorted(set) => set.draft.into_row(),
@@ -302,6 +316,9 @@ impl<'o> Collection<'o> {
             (Self::Sorted(set), K::Sorted(command)) => {
                 sorted::step(command, set, given, request, reply)
             }
+            (Self::Number(number), K::String(command)) => {
+                strings::step(command, number, request, reply)
+            }
             _ => Ok(Step::Alone),
         }
     }
@@ -312,6 +329,7 @@ impl<'o> Collection<'o> {
             Self::Set(set) => set.draft.is_empty(),
             Self::Hash(hash) => hash.draft.is_empty(),
             Self::Sorted(set) => set.draft.is_empty(),
+            Self::Number(_) => false,
         }
     }
 
@@ -327,6 +345,11 @@ impl<'o> Collection<'o> {
             Self::Set(set) => (set.draft.finish_as(RowTag::Set), set.attributes),
             Self::Hash(hash) => (hash.draft.finish(), hash.attributes),
             Self::Sorted(set) => (set.draft.finish(), set.attributes),
+            Self::Number(number) => {
+                let text = IntegerText::of(number.draft);
+                let body = Body::string_owned(text.as_bytes().to_vec());
+                (body, number.attributes)
+            }
         };
         Finished::Decided(Decision::Write(NewValue::new(body).with(attributes)))
     }

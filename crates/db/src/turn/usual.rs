@@ -98,7 +98,7 @@ impl Turn<'_> {
     /// Whether the command's large row may be changed in place, as a joint update does.
     #[inline]
     fn may_change_in_place(&self, command: KeyspaceCommand) -> bool {
-        joined::family(command).is_some()
+        joined::changes_rows(command)
             && self.session.store.changes_in_place()
             && self.session.log.is_none()
             && !self.session.observes

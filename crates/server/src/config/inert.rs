@@ -42,6 +42,8 @@ impl Takes {
         match self {
             Self::Switch => switch(value).map(print_switch),
             Self::Integer(least, most) => integer(value, least, most).map(print),
+            // Redis reads an empty value as 0.
+            Self::Memory(0, _) if value.is_empty() => Ok(print(0)),
             Self::Memory(least, most) => memory(value, least, most).map(print),
             Self::OneOf(words) => one_of(value, words).map(|word| word.as_bytes().to_vec()),
             Self::SomeOf(words) => some_of(value, words),

@@ -264,10 +264,11 @@ const VALUES: &[&str] = &[
     "local0",
 ];
 
-/// Settings of Redis that change nothing here; without `hz`, which it moves into its range.
+/// Settings of Redis that change nothing here; without `hz`, which it moves into its range, and
+/// `enable-protected-configs`, which the tests set.
 const SETTINGS: &str =
     "acl-pubsub-default acllog-max-len active-defrag-cycle-max active-defrag-cycle-min
-active-defrag-ignore-bytes active-defrag-max-scan-fields active-defrag-threshold-lower
+active-defrag-max-scan-fields active-defrag-threshold-lower
 active-defrag-threshold-upper active-expire-effort activerehashing always-show-logo
 aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
 aof-use-rdb-preamble auto-aof-rewrite-min-size auto-aof-rewrite-percentage busy-reply-threshold
@@ -277,7 +278,7 @@ cluster-link-sendbuf-limit cluster-migration-barrier cluster-node-timeout cluste
 cluster-preferred-endpoint-type cluster-replica-no-failover cluster-replica-validity-factor
 cluster-require-full-coverage cluster-slave-no-failover cluster-slave-validity-factor
 crash-log-enabled crash-memcheck-enabled disable-thp dynamic-hz enable-debug-command
-enable-module-command enable-protected-configs hll-sparse-max-bytes io-threads
+enable-module-command hll-sparse-max-bytes io-threads
 io-threads-do-reads jemalloc-bg-thread lazyfree-lazy-eviction lazyfree-lazy-expire
 lazyfree-lazy-server-del lazyfree-lazy-user-del lazyfree-lazy-user-flush lfu-decay-time
 lfu-log-factor list-compress-depth lua-time-limit maxmemory-eviction-tenacity maxmemory-samples

@@ -2,51 +2,41 @@
 
 use std::cell::OnceCell;
 
-use pando_engine::{Body, Decision, NewValue, StringRef};
+use pando_engine::{Body, BodyRef, Decision, NewValue, StringRef, ValueRef};
+use pando_protocol::command::StringCommand;
 use pando_protocol::number::IntegerText;
 use pando_protocol::{Reply, Request, number};
 
 use super::kept;
 use crate::commands::extended::Extended;
+use crate::commands::joined::{Done, Step, Subject};
 use crate::encoding;
 use crate::error::CommandError;
 use crate::keyspace::{Keyspace, string_of};
 use crate::progress::{Handled, Progress};
 
-/// INCR key, DECR key
-pub(super) fn step(
-    keyspace: &mut Keyspace<'_>,
-    request: Request<'_>,
-    reply: &mut Reply<'_>,
-    increment: i64,
-) -> Handled {
-    add(keyspace, request.arg(1), increment, reply)
+/// What a command adds.
+fn increment_of(command: StringCommand, request: Request<'_>) -> Result<i64, CommandError> {
+    use StringCommand as S;
+    let number = || number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger);
+    match command {
+        S::Incr => Ok(1),
+        S::Decr => Ok(-1),
+        S::Incrby => number(),
+        _ => number()?
+            .checked_neg()
+            .ok_or(CommandError::DecrementOverflow),
+    }
 }
 
-/// INCRBY key increment
-pub(super) fn incrby(
-    keyspace: &mut Keyspace<'_>,
-    request: Request<'_>,
-    reply: &mut Reply<'_>,
-) -> Handled {
-    let increment = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    add(keyspace, request.arg(1), increment, reply)
-}
-
-/// DECRBY key decrement
-pub(super) fn decrby(
+/// INCR key, DECR key, INCRBY key increment, DECRBY key decrement
+pub(super) fn add(
+    command: StringCommand,
     keyspace: &mut Keyspace<'_>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Handled {
-    let decrement = number::parse_i64(request.arg(2)).ok_or(CommandError::NotAnInteger)?;
-    let increment = decrement
-        .checked_neg()
-        .ok_or(CommandError::DecrementOverflow)?;
-    add(keyspace, request.arg(1), increment, reply)
-}
-
-fn add(keyspace: &mut Keyspace<'_>, key: &[u8], increment: i64, reply: &mut Reply<'_>) -> Handled {
+    let (key, increment) = (request.arg(1), increment_of(command, request)?);
     let borrowed = OnceCell::new();
     let sum = keyspace.try_update(key, |old| {
         let number = match old.map(string_of).transpose()? {
@@ -69,6 +59,36 @@ fn add(keyspace: &mut Keyspace<'_>, key: &[u8], increment: i64, reply: &mut Repl
     })?;
     reply.integer(sum);
     Ok(Progress::Done)
+}
+
+/// The number at a key, for commands that are joined with others; `None`: they are to be executed
+/// alone.
+pub(in crate::commands) fn open_number(old: Option<ValueRef<'_>>) -> Option<Subject<i64>> {
+    let draft = match old.map(|value| value.body) {
+        None => 0,
+        Some(BodyRef::String(string)) => short(string).and_then(number::parse_i64)?,
+        Some(_) => return None,
+    };
+    Some(Subject {
+        draft,
+        attributes: kept(old.as_ref(), encoding::DERIVED),
+        is_made: old.is_none(),
+    })
+}
+
+/// One command, as a change of a number (JU1 as-if-alone).
+pub(in crate::commands) fn step(
+    command: StringCommand,
+    number: &mut Subject<i64>,
+    request: Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Step, CommandError> {
+    let sum = (number.draft)
+        .checked_add(increment_of(command, request)?)
+        .ok_or(CommandError::IncrementOverflow)?;
+    number.draft = sum;
+    reply.integer(sum);
+    Done::changing(true)
 }
 
 /// INCRBYFLOAT key increment

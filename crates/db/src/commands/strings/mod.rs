@@ -24,6 +24,7 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::progress::Handled;
 
+pub(super) use increment::{open_number, step};
 pub(super) use range::{is_reversed, span};
 
 /// Runs a command of this family.
@@ -38,16 +39,16 @@ pub(super) fn execute(
         StringCommand::Get => get::get(keyspace, request, reply),
         StringCommand::Set => set::set(keyspace, request, reply),
         StringCommand::Append => range::append(keyspace, request, reply),
-        StringCommand::Decr => increment::step(keyspace, request, reply, -1),
-        StringCommand::Decrby => increment::decrby(keyspace, request, reply),
+        StringCommand::Decr
+        | StringCommand::Decrby
+        | StringCommand::Incr
+        | StringCommand::Incrby => increment::add(command, keyspace, request, reply),
         StringCommand::Getdel => get::getdel(keyspace, request, reply),
         StringCommand::Getex => get::getex(keyspace, request, reply),
         StringCommand::Getrange | StringCommand::Substr => {
             range::getrange(keyspace, request, reply)
         }
         StringCommand::Getset => set::getset(keyspace, request, reply),
-        StringCommand::Incr => increment::step(keyspace, request, reply, 1),
-        StringCommand::Incrby => increment::incrby(keyspace, request, reply),
         StringCommand::Incrbyfloat => increment::incrbyfloat(keyspace, request, reply),
         StringCommand::Lcs => lcs::lcs(keyspace, request, reply),
         StringCommand::Mget => multi::mget(keyspace, request, reply),
