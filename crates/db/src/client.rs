@@ -11,7 +11,7 @@ use crate::lines::Blocked;
 pub use crate::settings::ReplyMode;
 use crate::settings::Settings;
 use crate::snapshots::NamedSnapshot;
-use crate::transaction::{Note, Transaction};
+use crate::transaction::Transaction;
 use crate::watch::Watches;
 
 /// The state of one connection, as far as commands change it.
@@ -47,14 +47,14 @@ pub struct Client {
     pub(crate) lacks_room: Option<LacksRoom>,
     /// Keys of a memcached request that were answered before its output was full.
     pub(crate) answered_keys: usize,
-    pub(crate) transaction: Option<Transaction>,
+    pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) watches: Watches,
     /// The snapshot that it reads, if not the present (SNAPSHOT USE); it may have been dropped.
     pub(crate) uses: Option<Arc<NamedSnapshot>>,
     /// Its place in the lines of keys, while its command waits for them.
     pub(crate) blocked: Option<Box<Blocked>>,
     /// Of the current run.
-    pub(crate) undo: Option<Box<Undo>>,
+    pub(crate) undo: Option<Undo>,
 }
 
 /// Since when a request has had no room, and how often it has run.
@@ -76,10 +76,8 @@ pub(crate) enum Undo {
 /// An EXEC in progress.
 #[derive(Debug)]
 pub(crate) struct Exec {
-    pub(crate) transaction: Transaction,
+    pub(crate) transaction: Box<Transaction>,
     pub(crate) watches: Watches,
-    /// Notifications for the host when the run counts.
-    pub(crate) notes: Vec<Note>,
 }
 
 impl Client {
@@ -187,7 +185,15 @@ impl Client {
     /// Requests queued by MULTI, or `None` outside a transaction.
     #[must_use]
     pub fn queued_requests(&self) -> Option<usize> {
-        self.transaction.as_ref().map(Transaction::len)
+        self.transaction.as_deref().map(Transaction::len)
+    }
+
+    /// Whether its EXEC would be as brief as what is queued, which is: it waits for no gates.
+    #[must_use]
+    pub fn execs_briefly(&self) -> bool {
+        self.transaction
+            .as_deref()
+            .is_some_and(Transaction::is_brief)
     }
 
     /// Keys being watched.
@@ -199,6 +205,9 @@ impl Client {
     /// Heap bytes of its transaction and watches.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.transaction.as_ref().map_or(0, Transaction::heap_bytes) + self.watches.heap_bytes()
+        self.transaction
+            .as_deref()
+            .map_or(0, Transaction::heap_bytes)
+            + self.watches.heap_bytes()
     }
 }

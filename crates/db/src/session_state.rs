@@ -16,7 +16,7 @@ use crate::placing::PlacedSeen;
 use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
-use crate::transaction::SpareExec;
+use crate::transaction::Transaction;
 
 /// What an engine keeps itself, without a record in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ pub(crate) struct SessionState {
     pub(crate) counters: Arc<SessionCounters>,
     /// Those of a run that has ended, for the next one: its counters have counted nothing.
     pub(crate) spare_effects: Option<Box<Effects>>,
-    pub(crate) spare_exec: SpareExec,
+    /// Memory of one that has ended, for the next one.
+    pub(crate) spare_transaction: Option<Box<Transaction>>,
     pub(crate) random: fastrand::Rng,
     /// One reading of the clock per turn, refreshed after a command that waited.
     pub(crate) now: Microseconds,

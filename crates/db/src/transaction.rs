@@ -4,6 +4,7 @@
 //! DISCARD, RESET). A request that is refused while queueing marks the transaction
 //! ([`Transaction::refuse`]); EXEC then runs nothing.
 
+use std::mem::take;
 use std::ops::Range;
 
 use pando_protocol::command::{CommandSpec, Flag};
@@ -26,7 +27,7 @@ pub(crate) struct Queued {
     buffer: usize,
     arguments: Range<usize>,
     /// Its reply, if it must not be executed again (RR3 hosts-once).
-    pub(crate) answered: Option<Answered>,
+    answered: Option<Box<Answered>>,
 }
 
 /// The reply of a command that was executed in a run that did not count.
@@ -49,6 +50,10 @@ pub(crate) struct Transaction {
     refused: bool,
     writes: bool,
     needs_memory: bool,
+    needs_gates: bool,
+    takes_time: bool,
+    /// Notifications for the host when the run counts.
+    pub(crate) notes: Vec<Note>,
 }
 
 /// A queued command that has run.
@@ -59,13 +64,6 @@ pub(crate) struct Note {
     pub(crate) database: usize,
     pub(crate) reply_bytes: usize,
     pub(crate) error: Option<CommandError>,
-}
-
-/// Memory of EXECs that have ended, for the next one.
-#[derive(Debug, Default)]
-pub(crate) struct SpareExec {
-    pub(crate) transaction: Option<Transaction>,
-    pub(crate) notes: Vec<Note>,
 }
 
 impl Transaction {
@@ -85,7 +83,8 @@ impl Transaction {
         request_bytes_max: usize,
     ) -> Result<(), CommandError> {
         // Checked before the request is copied: it may be large.
-        let bytes = self.heap_bytes().saturating_add(request.bytes());
+        let held = self.heap_bytes();
+        let bytes = held.saturating_add(request.span_bytes());
         if bytes > request_bytes_max {
             self.refused = true;
             return Err(CommandError::OutOfMemory);
@@ -97,11 +96,11 @@ impl Transaction {
             return Err(CommandError::TransactionTooLarge);
         }
         let is_full = |buffer: &RequestBuffer| {
-            buffer.heap_bytes().saturating_add(request.bytes()) > TOGETHER_BYTES
+            buffer.heap_bytes().saturating_add(request.span_bytes()) > TOGETHER_BYTES
         };
         if self.buffers.last().is_none_or(is_full) {
-            self.bytes = self.heap_bytes();
-            let (bytes, arguments) = (request.bytes().max(192), request.len().max(24));
+            self.bytes = held;
+            let (bytes, arguments) = (request.span_bytes().max(256), request.len().max(24));
             self.buffers
                 .push(RequestBuffer::with_room(bytes, arguments));
         }
@@ -110,6 +109,7 @@ impl Transaction {
         self.bytes += size_of::<Queued>();
         self.writes |= spec.flags.has(Flag::Write);
         self.needs_memory |= spec.flags.has(Flag::DenyOom);
+        self.takes_time |= !spec.is_brief();
         self.queue.push(Queued {
             spec,
             buffer,
@@ -139,11 +139,29 @@ impl Transaction {
         self.needs_memory
     }
 
+    /// EXEC cannot run it beside others.
+    pub(crate) fn need_gates(&mut self) {
+        self.needs_gates = true;
+    }
+
+    /// Whether EXEC waits for all gates.
+    pub(crate) fn needs_gates(&self) -> bool {
+        self.needs_gates || self.queue.len() > limits::RUN_REQUESTS_MAX
+    }
+
+    /// Whether EXEC takes no time worth a look at the clock: it waits for no gates, and all that is
+    /// queued is brief.
+    pub(crate) fn is_brief(&self) -> bool {
+        !self.needs_gates() && !self.takes_time && !self.queue.is_empty()
+    }
+
     /// A queued request.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> (&'static CommandSpec, Request<'_>) {
         self.request(&self.queue[index])
     }
 
+    #[inline]
     fn request(&self, queued: &Queued) -> (&'static CommandSpec, Request<'_>) {
         let arguments = queued.arguments.clone();
         (queued.spec, self.buffers[queued.buffer].part(arguments))
@@ -155,22 +173,31 @@ impl Transaction {
     }
 
     /// Makes it an empty one, of the same memory; none if that is much.
-    pub(crate) fn emptied(mut self) -> Option<Self> {
-        let bytes = self.heap_bytes() + self.queue.capacity() * size_of::<Queued>();
-        if bytes > KEPT_BYTES || self.buffers.len() > 1 {
+    pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<Self>> {
+        let queue = self.queue.capacity() * size_of::<Queued>();
+        let notes = self.notes.capacity() * size_of::<Note>();
+        if self.heap_bytes() + queue + notes > KEPT_BYTES || self.buffers.len() > 1 {
             return None;
         }
         self.queue.clear();
         self.buffers.iter_mut().for_each(RequestBuffer::clear);
-        Some(Self {
-            queue: self.queue,
-            buffers: self.buffers,
+        self.notes.clear();
+        let (queue, buffers, notes) = (
+            take(&mut self.queue),
+            take(&mut self.buffers),
+            take(&mut self.notes),
+        );
+        *self = Self {
+            queue,
+            buffers,
+            notes,
             ..Self::default()
-        })
+        };
+        Some(self)
     }
 
     /// What a request was answered, to be kept for repetitions.
-    pub(crate) fn answered(&mut self, index: usize) -> &mut Option<Answered> {
+    pub(crate) fn answered(&mut self, index: usize) -> &mut Option<Box<Answered>> {
         &mut self.queue[index].answered
     }
 

@@ -442,7 +442,11 @@ impl<'t> Turn<'t> {
         host: &mut impl Host,
     ) -> Result<Progress, CommandError> {
         let writes = spec.flags.has(Flag::Write)
-            || (is_exec(spec) && client.transaction.as_ref().is_some_and(Transaction::writes));
+            || (is_exec(spec)
+                && client
+                    .transaction
+                    .as_deref()
+                    .is_some_and(Transaction::writes));
         if let Some(until) = self.admit(client, spec, writes)? {
             return Ok(Progress::put_off(until));
         }

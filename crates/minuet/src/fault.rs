@@ -49,6 +49,8 @@ pub(crate) enum Fault {
     RunRead,
     /// A run in one process lets go of its leaves between comparing and writing.
     RunLatch,
+    /// A run in one process does not see that a leaf was split since it found its keys there.
+    RunLink,
     /// A run in one process that writes several keys is not counted.
     RunCount,
     /// A run in one process does not compare the leaves that its scans met.

@@ -79,8 +79,8 @@ impl<'a> Request<'a> {
             .is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// Bytes from the start of the first argument to the end of the last one: about
-    /// [`Self::bytes`], without visiting each.
+    /// Bytes from the start of the first argument to the end of the last one, which lie in order:
+    /// about [`Self::bytes`], without visiting each.
     #[must_use]
     #[inline]
     pub fn span_bytes(&self) -> usize {
@@ -151,10 +151,22 @@ impl RequestBuffer {
         assert!(u32::try_from(self.bytes.len()).is_ok());
     }
 
-    /// Copies the arguments of a further request, which is [`Self::part`] of what is returned.
+    /// Copies the arguments of a further request, which is [`Self::part`] of what is returned: at
+    /// once, with what stands between them.
+    #[inline]
     pub fn push(&mut self, request: Request<'_>) -> Range<usize> {
-        let first = self.arguments.len();
-        self.extend(request.args_from(0));
+        let (first, base) = (self.arguments.len(), self.bytes.len());
+        if let Some(start) = request.arguments.first().map(|range| range.start) {
+            let span = &request.buffer[start as usize..][..request.span_bytes()];
+            self.bytes.extend_from_slice(span);
+            // Ranges have 32 bits.
+            assert!(u32::try_from(self.bytes.len()).is_ok());
+            let moved = |range: &ArgumentRange| ArgumentRange {
+                start: range.start - start + base as u32,
+                len: range.len,
+            };
+            self.arguments.extend(request.arguments.iter().map(moved));
+        }
         first..self.arguments.len()
     }
 
@@ -166,6 +178,7 @@ impl RequestBuffer {
 
     /// One of several requests.
     #[must_use]
+    #[inline]
     pub fn part(&self, arguments: Range<usize>) -> Request<'_> {
         Request::new(&self.bytes, &self.arguments[arguments])
     }
@@ -178,6 +191,7 @@ impl RequestBuffer {
 
     /// Bytes that it holds.
     #[must_use]
+    #[inline]
     pub fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.arguments.capacity() * size_of::<ArgumentRange>()
     }
@@ -185,7 +199,7 @@ impl RequestBuffer {
 
 impl From<Request<'_>> for RequestBuffer {
     fn from(request: Request<'_>) -> Self {
-        let mut buffer = Self::with_room(request.bytes(), request.len());
+        let mut buffer = Self::with_room(request.span_bytes(), request.len());
         buffer.push(request);
         buffer
     }

@@ -239,14 +239,17 @@ impl Host for WorkerHost<'_> {
     }
 
     #[inline]
-    fn starting(&mut self, _: &Client, spec: &'static CommandSpec, request: Request<'_>) {
+    fn starting(&mut self, client: &Client, spec: &'static CommandSpec, request: Request<'_>) {
         let command = self.shared.commands.of(spec);
         self.record.set_last_command(command);
-        let timing = self.recorder.begin(spec, request, &self.shared.settings);
+        let settings = &self.shared.settings;
         if is_exec(spec) {
             debug_assert!(self.outer.is_none());
+            let (is_brief, bytes) = (client.execs_briefly(), client.heap_bytes());
+            let timing = self.recorder.begin_of(is_brief, bytes, settings);
             self.outer = Some((command, timing));
         } else {
+            let timing = self.recorder.begin(spec, request, settings);
             (self.command, self.timing) = (command, timing);
         }
     }

@@ -7,6 +7,7 @@
 //! - Commands flagged fast run untimed, and so do SET, SETEX and PSETEX, which lack the flag
 //!   although a small value takes no longer. The time between two readings of the clock is divided
 //!   evenly among the untimed commands in between, so that INFO's `usec` add up to the time spent.
+//!   An EXEC of such commands that waits for no gates is one of them.
 //! - An untimed command that has moved many bytes is timed afterwards, from the last reading of the
 //!   clock on: an upper bound, which may include the untimed commands before it in its batch.
 //! - While `slowlog-log-slower-than` is between 0 and 1 ms, or there is a latency threshold, every
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pando_protocol::Request;
-use pando_protocol::command::{CommandSpec, Flag, Rule};
+use pando_protocol::command::CommandSpec;
 
 use crate::limits;
 use crate::settings::Settings;
@@ -165,8 +166,7 @@ impl WorkerRecorder {
         request: Request<'_>,
         settings: &Settings,
     ) -> Timing {
-        let is_fast = spec.flags.has(Flag::Fast) || spec.rules.has(Rule::BriefWhenSmall);
-        self.begin_of(is_fast, request.span_bytes(), settings)
+        self.begin_of(spec.is_brief(), request.span_bytes(), settings)
     }
 
     /// Begins a request of `bytes`, of a command that is fast while they are few, or not.

@@ -49,7 +49,6 @@ use crate::session_state::{Kept, SessionState};
 use crate::snapshots::{NamedSnapshot, Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
-use crate::transaction::SpareExec;
 use crate::watchers::{WatchHorizon, Watchers};
 
 /// The parts of a database.
@@ -195,7 +194,7 @@ impl Database {
             gate,
             counters: self.counters.open(),
             spare_effects: None,
-            spare_exec: SpareExec::default(),
+            spare_transaction: None,
             random,
             now: Microseconds::ZERO,
             access: Access::default(),

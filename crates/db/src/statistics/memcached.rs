@@ -85,6 +85,11 @@ impl MemcachedCounters {
 impl MemcachedCounters {
     /// Adds what another has counted, which then has counted nothing.
     pub(super) fn take_over(&self, other: &Self) {
+        // Mostly it has counted nothing.
+        let counts = other.0.iter().map(|count| count.load(Ordering::Relaxed));
+        if counts.fold(0, |any, count| any | count) == 0 {
+            return;
+        }
         for (counter, count) in self.0.iter().zip(&other.0) {
             take_over(counter, count);
         }

@@ -40,9 +40,10 @@ impl SessionCounters {
     /// Adds what another has counted, which then has counted nothing. Both are of the calling
     /// thread.
     pub(crate) fn take_over(&self, other: &Self) {
-        let pairs = [
-            (&self.hits, &other.hits),
-            (&self.misses, &other.misses),
+        take_over(&self.hits, &other.hits);
+        take_over(&self.misses, &other.misses);
+        take_over(&self.commits, &other.commits);
+        let rare = [
             (&self.expired, &other.expired),
             (&self.expired_fields, &other.expired_fields),
             (&self.expired_met, &other.expired_met),
@@ -50,14 +51,18 @@ impl SessionCounters {
             (&self.expired_unread, &other.expired_unread),
             (&self.evicted_unread, &other.evicted_unread),
             (&self.evicted_expiring, &other.evicted_expiring),
-            (&self.commits, &other.commits),
             (&self.refused_for_memory, &other.refused_for_memory),
             (&self.refused_for_readers, &other.refused_for_readers),
             (&self.refused_for_log, &other.refused_for_log),
             (&self.buried_bytes, &other.buried_bytes),
         ];
-        for (counter, count) in pairs {
-            take_over(counter, count);
+        let mut any = 0;
+        for (_, count) in &rare {
+            any |= count.load(Ordering::Relaxed);
+        }
+        if any > 0 {
+            rare.iter()
+                .for_each(|(counter, count)| take_over(counter, count));
         }
         self.memcached.take_over(&other.memcached);
     }

@@ -7,12 +7,12 @@
 use pando_protocol::command::{CommandId, CommandSpec};
 use pando_protocol::{Reply, Request};
 
+use super::run::may_be_beside;
 use super::usual::{Ran, answer, write_error};
 use super::{HeldGates, Host, Turn, is_exec};
 use crate::client::{Client, Exec, Undo};
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
-use crate::limits;
 use crate::memory::Fit;
 use crate::progress::{Handled, Progress, Wait};
 use crate::transaction::{Answered, Note};
@@ -30,7 +30,7 @@ impl Turn<'_> {
             transaction.refuse();
             return Err(CommandError::NestedMulti);
         }
-        let spare = self.session.spare_exec.transaction.take();
+        let spare = self.session.spare_transaction.take();
         client.transaction = Some(spare.unwrap_or_default());
         reply.ok();
         Ok(Progress::Done)
@@ -46,6 +46,10 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Handled {
         let transaction = client.transaction.as_mut().expect("MULTI came before");
+        if !self.session.store.runs_beside() || !may_be_beside(spec, request, transaction.writes())
+        {
+            transaction.need_gates();
+        }
         transaction.queue(spec, request, self.database.request_bytes_max())?;
         reply.simple("QUEUED");
         host.queued(client);
@@ -86,7 +90,7 @@ impl Turn<'_> {
             }
         }
         if !added.is_empty() {
-            client.undo = Some(Box::new(Undo::Watched { index, keys: added }));
+            client.undo = Some(Undo::Watched { index, keys: added });
         }
         reply.ok();
         Ok(Progress::Done)
@@ -100,10 +104,11 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Handled {
-        let transaction = client
+        let mut transaction = client
             .transaction
             .take()
             .ok_or(CommandError::ExecWithoutMulti)?;
+        transaction.notes.clear();
         if transaction.is_refused() {
             client.watches.clear(self.database);
             return Err(CommandError::ExecAborted);
@@ -119,7 +124,6 @@ impl Turn<'_> {
         let mut exec = Exec {
             transaction,
             watches: std::mem::take(&mut client.watches),
-            notes: std::mem::take(&mut self.session.spare_exec.notes),
         };
         let broken = exec.watches.are_broken(self.database, self.session);
         let progress = if broken {
@@ -129,7 +133,7 @@ impl Turn<'_> {
             self.run_queue(client, &mut exec, reply, host)
         };
         if self.session.effects.is_some() {
-            client.undo = Some(Box::new(Undo::Exec(exec)));
+            client.undo = Some(Undo::Exec(exec));
         } else {
             self.end_exec(client, exec, host);
         }
@@ -193,22 +197,26 @@ impl Turn<'_> {
             return self.run_hosted(client, exec, index, reply, host);
         }
         let start = reply.position();
-        let result = self.run_unobserved(client, spec, request, reply, host);
-        let result = without_keys(result, reply);
-        write_error(start, reply, &result);
-        let reply_bytes = reply.position() - start;
-        let (progress, error) = match result {
-            Ok(progress) => (progress, None),
-            Err(error) => (Progress::Done, Some(error)),
+        let (progress, error) = match self.run_unobserved(client, spec, request, reply, host) {
+            Ok(Progress::Done) => (Progress::Done, None),
+            result => {
+                let result = without_keys(result, reply);
+                write_error(start, reply, &result);
+                match result {
+                    Ok(progress) => (progress, None),
+                    Err(error) => (Progress::Done, Some(error)),
+                }
+            }
         };
-        exec.notes.push(Note {
+        let reply_bytes = reply.position() - start;
+        exec.transaction.notes.push(Note {
             index,
             database: client.database,
             reply_bytes,
             error,
         });
         if leaves(Leftover::Notes) {
-            let note = exec.notes.pop().expect("it was pushed");
+            let note = exec.transaction.notes.pop().expect("it was pushed");
             tell(client, exec, &note, host);
         }
         progress
@@ -252,11 +260,11 @@ impl Turn<'_> {
             }
         };
         if !leaves(Leftover::Hosted) {
-            *exec.transaction.answered(index) = Some(Answered {
+            *exec.transaction.answered(index) = Some(Box::new(Answered {
                 reply: reply.since(start).into(),
                 settings: client.settings(),
                 closes,
-            });
+            }));
         }
         if closes {
             Progress::Close
@@ -268,18 +276,13 @@ impl Turn<'_> {
     /// Publishes the effects of an EXEC that counts.
     pub(super) fn end_exec(&mut self, client: &mut Client, mut exec: Exec, host: &mut impl Host) {
         let database = client.database;
-        let mut notes = std::mem::take(&mut exec.notes);
-        for note in notes.drain(..) {
-            tell(client, &exec, &note, host);
+        for note in &exec.transaction.notes {
+            tell(client, &exec, note, host);
         }
         client.database = database;
         exec.watches.clear(self.database);
         client.watches = exec.watches;
-        let spare = &mut self.session.spare_exec;
-        if notes.capacity() <= limits::RUN_REQUESTS_MAX {
-            spare.notes = notes;
-        }
-        spare.transaction = exec.transaction.emptied();
+        self.session.spare_transaction = exec.transaction.emptied();
     }
 }
 

@@ -40,7 +40,6 @@ use crate::error::CommandError;
 use crate::limits;
 use crate::progress::{Progress, Slices, Wait};
 use crate::remapping;
-use crate::transaction::Transaction;
 
 /// How something is attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +85,7 @@ impl Turn<'_> {
             return Progress::Waits(Wait::Away);
         };
         if let Some(undo) = client.undo.take()
-            && let Undo::Exec(exec) = *undo
+            && let Undo::Exec(exec) = undo
         {
             self.end_exec(client, exec, host);
         }
@@ -175,20 +174,7 @@ impl Turn<'_> {
             return is_small && is_of_several(spec, request);
         }
         let queue = client.transaction.as_ref();
-        let queue = queue.filter(|queue| queue.len() <= limits::RUN_REQUESTS_MAX);
-        let Some(queue) = queue else { return false };
-        let mut has_written = false;
-        queue.iter().all(|(spec, request)| {
-            let is_before = !has_written;
-            has_written |= spec.flags.has(Flag::Write);
-            match spec.id {
-                CommandId::Connection(command) => command == ConnectionCommand::Select,
-                // A scan would not show what the run has written.
-                CommandId::Keyspace(_) if spec.rules.has(Rule::Comparable) => is_before,
-                CommandId::Keyspace(_) => names_keys(spec, request),
-                CommandId::Host(_) => false,
-            }
-        })
+        queue.is_some_and(|queue| !queue.needs_gates())
     }
 
     /// Whether a command is a run because its writes may find no room in the pool: one whose writes
@@ -220,7 +206,7 @@ impl Turn<'_> {
     ) -> Progress {
         let start = reply.position();
         let queued = client.transaction.as_ref().filter(|_| is_exec(spec));
-        let bytes = queued.map_or(request.bytes(), Transaction::heap_bytes);
+        let bytes = queued.map_or(request.bytes(), |queue| queue.heap_bytes());
         let settings = client.settings();
         // EXEC would take them itself, within the run.
         self.hold_all();
@@ -240,7 +226,7 @@ impl Turn<'_> {
             }
             result = Err(CommandError::PoolFull);
         } else if let Some(done) = client.undo.take()
-            && let Undo::Exec(exec) = *done
+            && let Undo::Exec(exec) = done
         {
             self.end_exec(client, exec, host);
         }
@@ -334,9 +320,21 @@ impl Turn<'_> {
     }
 
     fn take_effects(&mut self, mut effects: Box<Effects>) {
-        let (database, session) = (self.database, &mut *self.session);
+        let session = &mut *self.session;
         std::mem::swap(&mut session.counters, &mut effects.counters);
         session.counters.take_over(&effects.counters);
+        if !effects.is_empty() {
+            self.publish(&mut effects);
+        }
+        if effects.is_small() {
+            self.session.spare_effects = Some(effects);
+        }
+    }
+
+    /// Makes visible what the run has noted.
+    #[inline(never)]
+    fn publish(&mut self, effects: &mut Effects) {
+        let (database, session) = (self.database, &mut *self.session);
         for (tree, bytes, replaced) in effects.deadlines.drain(..) {
             session.reconcile(&database.expiry, Key::new(tree, &bytes), replaced);
         }
@@ -351,9 +349,6 @@ impl Turn<'_> {
             for tree in image.left {
                 remapping::drop_tree(database, tree);
             }
-        }
-        if effects.is_small() {
-            session.spare_effects = Some(effects);
         }
     }
 
@@ -413,6 +408,17 @@ fn reads_branch(spec: &CommandSpec) -> bool {
     matches!(spec.id, CommandId::Connection(ConnectionCommand::Branch)) && spec.own_name() == "read"
 }
 
+/// Whether EXEC can run a request beside others, behind ones that may have written.
+pub(super) fn may_be_beside(spec: &CommandSpec, request: Request<'_>, has_written: bool) -> bool {
+    match spec.id {
+        CommandId::Connection(command) => command == ConnectionCommand::Select,
+        // A scan would not show what the run has written.
+        CommandId::Keyspace(_) if spec.rules.has(Rule::Comparable) => !has_written,
+        CommandId::Keyspace(_) => names_keys(spec, request),
+        CommandId::Host(_) => false,
+    }
+}
+
 fn names_keys(spec: &CommandSpec, request: Request<'_>) -> bool {
     // Most do: their arguments are as many as the table says.
     spec.has_one_key() || keys(spec, request).next().is_some()
@@ -420,7 +426,7 @@ fn names_keys(spec: &CommandSpec, request: Request<'_>) -> bool {
 
 /// The client's transaction and watches are as they were before the run.
 fn undo(database: &Database, client: &mut Client) {
-    match client.undo.take().map(|undo| *undo) {
+    match client.undo.take() {
         Some(Undo::Exec(exec)) if !leaves(Leftover::Transaction) => {
             client.transaction = Some(exec.transaction);
             client.watches = exec.watches;

@@ -28,7 +28,7 @@ pub(super) enum Change<'d> {
 pub(super) struct BeyondLeaf;
 
 /// Why a change is not done.
-enum Undone {
+pub(super) enum Undone {
     Beyond,
     /// Its leaf had no room; now it has, or was split.
     Again,
@@ -42,7 +42,7 @@ impl From<BeyondLeaf> for Undone {
 
 /// How often room is made for one entry, at most: packed, a leaf has room or is split, and half of
 /// one has room for whatever is stored in an entry.
-const ROOM_MADE_MAX: usize = 3;
+pub(super) const ROOM_MADE_MAX: usize = 3;
 
 /// Lets `decide` decide on what was found of a key whose last version is `last`. Also returns the
 /// mark that it left, if another.

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! begin_run ──► get, update, probe ──► end_run ──► all leaves latched: compared, written ──► Done
-//!                                         │  no room in a leaf │ a key has changed ──► Conflict
+//!                                         │  more than leaves  │ a key has changed ──► Conflict
 //!                                         └────► alone ◄───────┘ compared, written by transactions
 //! ```
 //!
@@ -32,6 +32,9 @@
 //!   number changes under the latch of the key's leaf, and those of several trees, which one run
 //!   changes, together (`State::counting`).
 //!
+//! A leaf that has no room for what a run writes is packed or split under its latch (`splits`), and
+//! the end begins anew: that is no change of a key.
+//!
 //! Deliberately absent: views of the past, which need no run.
 
 use std::cell::RefCell;
@@ -41,8 +44,8 @@ use std::ops::{Deref, Range};
 
 use pando_engine::{CommitHook, Decision, Key, Outcome, Probe, Transactional, TreeId, ValueRef};
 use pando_engine::{Engine, ValueVersion};
-use pando_memnode::{Address, Latch, Sequence};
-use pando_sync::shim::{AtomicU64, Ordering, lock};
+use pando_memnode::{Address, Sequence};
+use pando_sync::shim::{AtomicU64, Ordering};
 
 use super::change::INLINE_BYTES;
 use super::in_leaf::{BeyondLeaf, Made, make};
@@ -52,9 +55,9 @@ use super::sight::Sight;
 use super::value::{MARK, deadline_of};
 use super::walk::{Found, Marked, Spot, Target};
 use super::warmed::Warmed;
-use super::{Counted, State, difference};
+use super::{State, difference};
 use crate::fault::{Fault, planted};
-use crate::limits::{LATCHES_MAX, LEAVES_MET_MAX};
+use crate::limits::LEAVES_MET_MAX;
 use crate::page::Page;
 
 /// Of a run that was to read alone, and has written: that stays.
@@ -568,232 +571,14 @@ impl MinuetSession {
         }
         let done = state.commit_in_leaves(run, commits);
         drop(state);
-        done.unwrap_or_else(|BeyondLeaf| self.engine.write().commit_alone(run, commits))
-    }
-}
-
-impl State {
-    /// Whether a run has only read, and no leaf has changed that it read. They need not be latched
-    /// at once: all were as they are when it had read the last one.
-    fn is_as_read(&self, run: &Run) -> bool {
-        self.has_as_many(&run.counted.borrow())
-            && run.touched.iter().all(|touched| {
-                let is_same = |at: At| {
-                    let is_there = at.turns == self.turns;
-                    is_there && self.see(at.spot.leaf).state().sequence == at.sequence
-                };
-                touched.written.is_none() && touched.at.is_some_and(is_same)
-            })
-    }
-
-    /// Whether a tree has as many keys as the run was told (MR5).
-    fn has_as_many(&self, told: &[(TreeId, u64)]) -> bool {
-        if told.is_empty() || planted(Fault::RunKeys) {
-            return true;
-        }
-        let _counting = lock(&self.counting);
-        told.iter().all(|(tree, keys)| {
-            // Acquire: leaves that are compared next are compared later. Whoever changes a leaf and
-            // the number has the leaf's latch until both are done.
-            let load = |counted: &Counted| counted.keys.load(Ordering::Acquire);
-            self.trees.get(tree).map_or(0, load) == *keys
+        done.unwrap_or_else(|BeyondLeaf| {
+            let mut state = self.engine.write();
+            state.restock();
+            state.commit_alone(run, commits)
         })
     }
-
-    /// Whether a run counts, if what it writes changes leaves alone. Otherwise nothing has changed.
-    fn commit_in_leaves(&self, run: &mut Run, commits: &AtomicU64) -> Result<bool, BeyondLeaf> {
-        let Run {
-            touched,
-            bytes,
-            counted,
-            ..
-        } = run;
-        for touched in &mut *touched {
-            touched.leaf = match touched.at {
-                Some(at) if at.turns == self.turns => at.spot.leaf,
-                _ if touched.whole.is_empty() => return Ok(false),
-                _ => match self.placed(&bytes[touched.whole.clone()]) {
-                    Some((sight, place)) => self.leaf(sight, Target::At(place.entry())),
-                    None => return Ok(false),
-                },
-            };
-        }
-        // In the order of addresses (SL2 latches-in-order). What they are found by is done with.
-        touched.sort_unstable_by_key(|touched| touched.leaf);
-        let is_together = |one: &Touched, next: &Touched| one.leaf == next.leaf;
-        if touched.chunk_by(is_together).count() > LATCHES_MAX {
-            return Err(BeyondLeaf);
-        }
-        let latch = |touched: &[Touched]| self.latch(touched[0].leaf);
-        let mut latches: Vec<_> = touched.chunk_by(is_together).map(latch).collect();
-        for (touched, latch) in touched.chunk_by_mut(is_together).zip(&latches) {
-            if !self.takes(latch, touched, bytes)? {
-                return Ok(false);
-            }
-        }
-        if !self.has_as_many(counted.get_mut()) {
-            return Ok(false);
-        }
-        if planted(Fault::RunLatch) {
-            drop(latches);
-            std::thread::yield_now();
-            latches = touched.chunk_by(is_together).map(latch).collect();
-        }
-        // From here on it counts. Few runs change how many keys there are.
-        let mut changes: Vec<(TreeId, u64)> = Vec::new();
-        for (touched, latch) in touched.chunk_by(is_together).zip(&mut latches) {
-            let is_one = touched.len() == 1;
-            for touched in touched {
-                let change = self.write(latch, touched, (bytes, is_one));
-                if change != 0 {
-                    changes.push((key_of(&bytes[touched.whole.clone()]).tree, change));
-                }
-            }
-        }
-        // Before the first latch is released (MR2).
-        changes.sort_unstable();
-        let is_of_several = changes.iter().any(|(tree, _)| *tree != changes[0].0);
-        // One after the other, for whoever compares one of them (MR5).
-        let _counting = is_of_several.then(|| lock(&self.counting));
-        for changes in changes.chunk_by(|(one, _), (next, _)| one == next) {
-            let sum = changes
-                .iter()
-                .fold(0, |sum: u64, (_, change)| sum.wrapping_add(*change));
-            self.count(changes[0].0, sum);
-        }
-        run.note(commits);
-        drop(latches);
-        Ok(true)
-    }
-
-    /// Whether the touched keys of a leaf are as the run saw them, and where they are; fails if the
-    /// leaf has no room for what it writes.
-    fn takes(
-        &self,
-        latch: &Latch<'_>,
-        touched: &mut [Touched],
-        bytes: &[u8],
-    ) -> Result<bool, BeyondLeaf> {
-        let page = Page::of_slot(&latch[..]);
-        let mut room = page.room();
-        for touched in touched {
-            let whole = &bytes[touched.whole.clone()];
-            let is_same = |at: &At| at.turns == self.turns && at.sequence == latch.sequence();
-            let at = if let Some(at) = touched.at.filter(is_same) {
-                at
-            } else if whole.is_empty() {
-                return Ok(false);
-            } else {
-                let Some((sight, place)) = self.placed(whole) else {
-                    return Ok(false);
-                };
-                if page.link_for(place.entry()).is_some() {
-                    // It was split since, and the latch of the other part is not held.
-                    return Err(BeyondLeaf);
-                }
-                let leaf = (&page, touched.leaf, latch.sequence());
-                let (at, found) = self.find_at((sight, &place), leaf);
-                let is_still = touched
-                    .seen
-                    .is_still(self.seen(key_of(whole), found.as_ref()));
-                let is_unread = touched.written.is_none() && planted(Fault::RunRead);
-                if !is_still && !is_unread {
-                    return Ok(false);
-                }
-                at
-            };
-            (touched.index, touched.was) = (at.spot.index, at.was);
-            let Some(written) = &touched.written else {
-                continue;
-            };
-            let has_room = match (written.stored(bytes), touched.index) {
-                (Some(stored), index) => {
-                    let suffix = whole.len() - page.prefix_len();
-                    let is_inline = stored.len() <= INLINE_BYTES;
-                    is_inline && !at.is_fixed && room.put(&page, index, suffix, stored.len())
-                }
-                (None, Ok(index)) => !at.is_fixed && room.remove(&page, index),
-                (None, Err(_)) => !at.is_fixed,
-            };
-            if !has_room {
-                return Err(BeyondLeaf);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes a key of a leaf that has room, if the run does; returns by how much the number of
-    /// keys changes. It is where it was, unless others of its leaf have changed.
-    fn write(
-        &self,
-        latch: &mut Latch<'_>,
-        touched: &Touched,
-        (bytes, is_one): (&[u8], bool),
-    ) -> u64 {
-        let Some(written) = &touched.written else {
-            return 0;
-        };
-        let whole = &bytes[touched.whole.clone()];
-        let place = || self.placed(whole).expect("its tree was there").1;
-        let index = if is_one {
-            touched.index
-        } else {
-            Page::of_slot(&latch[..]).find(place().entry())
-        };
-        let made = written.made;
-        let new = (made.version, written.stored(bytes));
-        Self::edit_entry(latch, (index, place), new);
-        self.remember(key_of(whole), touched.was, made.is_there, made.removed());
-        difference(touched.was.is_some(), made.is_there)
-    }
-
-    /// The same, for whoever is alone.
-    fn commit_alone(&mut self, run: &Run, commits: &AtomicU64) -> bool {
-        for touched in &run.touched {
-            let whole = run.whole(touched);
-            if whole.is_empty() {
-                // Nobody else was alone since.
-                let is_same = |at: At| {
-                    at.turns + 1 == self.turns
-                        && self.see(at.spot.leaf).state().sequence == at.sequence
-                };
-                if touched.at.is_some_and(is_same) {
-                    continue;
-                }
-                return false;
-            }
-            let key = key_of(whole);
-            let Some((sight, place)) = self.placed(whole) else {
-                return false;
-            };
-            let spot = self.spot(sight, place.entry());
-            let page = self.page(spot.leaf);
-            let found = self.found_in(&page, spot, &place);
-            if !touched.seen.is_still(self.seen(key, found.as_ref()))
-                || self.seat(key.tree).is_none()
-            {
-                return false;
-            }
-        }
-        if !self.has_as_many(&run.counted.borrow()) {
-            return false;
-        }
-        for touched in &run.touched {
-            let Some(written) = &touched.written else {
-                continue;
-            };
-            let key = key_of(run.whole(touched));
-            let seat = self.seat(key.tree).expect("nobody else is inside");
-            let place = Place::of(Key::new(seat.base, key.bytes));
-            let spot = self.spot(self.tip_at(seat), place.entry());
-            let change = (written.made.version, written.stored(&run.bytes));
-            let is_remembered = written.made.is_remembered;
-            self.apply((key, seat), (&place, spot), change, is_remembered);
-        }
-        run.note(commits);
-        true
-    }
 }
 
+mod end;
 #[cfg(test)]
 mod tests;

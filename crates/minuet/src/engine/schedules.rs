@@ -1,5 +1,5 @@
-//! Random schedules by shuttle: sessions that put, read and scan while leaves are split, and
-//! somebody who is alone now and then. Run with
+//! Random schedules by shuttle: sessions that put, in runs of two keys and without, read and scan
+//! while leaves are split, and somebody who is alone now and then. Run with
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p pando-minuet --release --lib schedules`.
 //!
 //! Every key has one writer, whose values are numbers that grow. A reader sees no number before it
@@ -11,7 +11,9 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pando_engine::{Direction, Engine, Key, Ordered, Point, TreeId, ValueRef};
+use pando_engine::{
+    Direction, Engine, Key, Ordered, Outcome, Point, Transactional, TreeId, ValueRef,
+};
 use shuttle::rand::RngCore;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
@@ -57,11 +59,35 @@ fn number_of(value: ValueRef<'_>) -> usize {
 
 impl World {
     fn put(&self, session: &mut MinuetSession, index: usize) {
-        let history = &self.histories[index];
-        let number = 1 + history.begun.fetch_add(1, Ordering::SeqCst);
-        let value = vec![index as u8; VALUE_BYTES + number];
-        put(session, self.tree, &key_of(index), &value);
-        history.ended.store(number, Ordering::SeqCst);
+        self.put_all(session, &[index], |session, puts| puts(session));
+    }
+
+    /// Puts two keys in a run, which nobody else's writes keep from counting.
+    fn put_two(&self, session: &mut MinuetSession, indexes: [usize; 2]) {
+        self.put_all(session, &indexes, |session, puts| {
+            session.begin_run();
+            puts(session);
+            assert_eq!(session.end_run(), Outcome::Done);
+        });
+    }
+
+    fn put_all(
+        &self,
+        session: &mut MinuetSession,
+        indexes: &[usize],
+        within: impl FnOnce(&mut MinuetSession, &dyn Fn(&mut MinuetSession)),
+    ) {
+        let begin = |index: &usize| self.histories[*index].begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let numbers: Vec<_> = indexes.iter().map(begin).collect();
+        within(session, &|session| {
+            for (index, number) in indexes.iter().zip(&numbers) {
+                let value = vec![*index as u8; VALUE_BYTES + number];
+                put(session, self.tree, &key_of(*index), &value);
+            }
+        });
+        for (index, number) in indexes.iter().zip(numbers) {
+            self.histories[*index].ended.store(number, Ordering::SeqCst);
+        }
     }
 
     fn check(&self, index: usize, ended: usize, seen: Option<usize>) {
@@ -105,8 +131,12 @@ impl World {
 fn write(world: &World, thread: usize, random: &mut fastrand::Rng) {
     let mut session = world.engine.session().expect("one is free");
     for _ in 0..PUTS {
-        let index = random.usize(..KEYS / WRITERS) * WRITERS + thread;
-        world.put(&mut session, index);
+        let [index, other] = [(); 2].map(|()| random.usize(..KEYS / WRITERS) * WRITERS + thread);
+        if index == other {
+            world.put(&mut session, index);
+        } else {
+            world.put_two(&mut session, [index, other]);
+        }
         world.get(&mut session, index);
     }
 }
@@ -185,6 +215,12 @@ fn caught(fault: Fault) {
 #[should_panic(expected = "key ")]
 fn a_writer_that_looks_before_it_has_the_latch_is_caught() {
     caught(Fault::LinkLate);
+}
+
+#[test]
+#[should_panic(expected = "key ")]
+fn a_run_that_does_not_see_a_split_is_caught() {
+    caught(Fault::RunLink);
 }
 
 #[test]

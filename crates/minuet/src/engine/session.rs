@@ -96,10 +96,13 @@ impl State {
     pub(super) fn apply(
         &mut self,
         (key, seat): (Key<'_>, Seat),
-        (place, spot): (&Place<'_>, Spot),
+        (place, mut spot): (&Place<'_>, Spot),
         (version, stored): (ValueVersion, Option<&[u8]>),
         is_remembered: bool,
     ) {
+        if let Some(copy) = self.copy_leaf(seat, place.entry(), spot.leaf) {
+            spot.leaf = copy;
+        }
         let page = self.page(spot.leaf);
         let old = self.found_in(&page, spot, place);
         let was = old.map(|old| (old.version, old.stored.len()));

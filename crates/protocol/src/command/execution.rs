@@ -105,6 +105,13 @@ impl CommandSpec {
         None
     }
 
+    /// Whether it takes no time worth a look at the clock, as long as its arguments are small.
+    #[must_use]
+    #[inline]
+    pub const fn is_brief(&self) -> bool {
+        self.flags.has(Flag::Fast) || self.rules.has(Rule::BriefWhenSmall)
+    }
+
     /// Whether it names exactly one key, whatever its arguments.
     #[must_use]
     pub const fn has_one_key(&self) -> bool {

@@ -170,6 +170,36 @@ fn versions_grow_within_a_run() {
     );
 }
 
+/// Leaves that are full are split, or packed, beside others: nobody is alone but for spare ones.
+#[test]
+fn runs_of_new_keys_need_nobody_to_wait() {
+    const RUNS: u32 = 3_000;
+    let (_, engine) = open(2);
+    let (mut session, mut other) = (engine.session().unwrap(), engine.session().unwrap());
+    let trees = [engine.create_tree(), engine.create_tree()];
+    let before = engine.read().turns;
+    let key_of = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    for number in 0..RUNS {
+        let key = key_of(number);
+        session.begin_run();
+        for tree in trees {
+            put(&mut session, tree, &key, &[number as u8; 40]);
+            put(&mut session, tree, &key[..3], &[number as u8; 90]);
+        }
+        // What it has seen of these leaves is not so any more, but its keys are.
+        put(&mut other, trees[0], &key_of(number + RUNS), b"value");
+        assert_eq!(session.end_run(), Outcome::Done);
+    }
+    let alone = engine.read().turns - before;
+    assert!(alone < u64::from(RUNS) / 30, "{alone} times alone");
+    for number in 0..RUNS {
+        for tree in trees {
+            let found = get(&mut other, tree, &key_of(number));
+            assert_eq!(found.as_deref(), Some(&[number as u8; 40][..]));
+        }
+    }
+}
+
 /// Keys that lie in many leaves.
 fn account(number: usize) -> Vec<u8> {
     let mut key = format!("account {number:03} ").into_bytes();
