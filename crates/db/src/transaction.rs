@@ -40,6 +40,10 @@ pub(crate) struct Answered {
 }
 
 /// What MULTI has queued.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is of what is queued, and none rules out another"
+)]
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     queue: Vec<Queued>,

@@ -61,8 +61,9 @@ impl SessionCounters {
             any |= count.load(Ordering::Relaxed);
         }
         if any > 0 {
-            rare.iter()
-                .for_each(|(counter, count)| take_over(counter, count));
+            for (counter, count) in &rare {
+                take_over(counter, count);
+            }
         }
         self.memcached.take_over(&other.memcached);
     }

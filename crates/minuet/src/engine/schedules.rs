@@ -212,19 +212,19 @@ fn caught(fault: Fault) {
 }
 
 #[test]
-#[should_panic(expected = "key ")]
+#[should_panic(expected = "key")]
 fn a_writer_that_looks_before_it_has_the_latch_is_caught() {
     caught(Fault::LinkLate);
 }
 
 #[test]
-#[should_panic(expected = "key ")]
+#[should_panic(expected = "key")]
 fn a_run_that_does_not_see_a_split_is_caught() {
     caught(Fault::RunLink);
 }
 
 #[test]
-#[should_panic(expected = "key ")]
+#[should_panic(expected = "key")]
 fn a_reader_that_follows_no_link_is_caught() {
     caught(Fault::LinkLeft);
 }
