@@ -67,7 +67,8 @@ impl World {
         self.put_all(session, &indexes, |session, puts| {
             session.begin_run();
             puts(session);
-            assert_eq!(session.end_run(), Outcome::Done);
+            let outcome = session.end_run();
+            assert_eq!(outcome, Outcome::Done, "nobody else writes these keys");
         });
     }
 
