@@ -6,9 +6,9 @@
 //! | `removed` | its mutex, innermost | the same |
 //! | `count` | who changes `removed`, under its mutex: `Relaxed` | who has the latch of a key's leaf, or the tree alone: `Relaxed` |
 //!
-//! What is remembered of a key changes under the latch of its leaf (ME5 graves-under-latches, CX7
-//! gone-counted). So whoever has that latch after the key's removal sees the count as it was stored
-//! then, or a later one, and each of those counts the key.
+//! What is remembered of a key changes under the latch of its leaf (ME5 graves-under-latches,
+//! CX7 gone-counted). So whoever has that latch after the key's removal sees the count as it was
+//! stored then, or a later one, and each of those counts the key.
 
 use std::collections::{HashMap, VecDeque};
 
