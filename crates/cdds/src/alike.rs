@@ -112,8 +112,8 @@ impl<'p, M: Pmem> Node<'p, M> {
         found.filter(|(_, record)| record.key() == key || trusts)
     }
 
-    /// What a view sees in this slot of a leaf, if it begins with these bytes or is damaged, and the
-    /// leaf has not changed meanwhile.
+    /// What a view sees in this slot of a leaf, if it begins with these bytes or is damaged, and
+    /// the leaf has not changed meanwhile.
     #[inline]
     fn pair_in(self, slot: u64, prefix: u64, view: View) -> Option<(Found, Record<'p>)> {
         let words = self.pool.memory().row(self.slot_at(slot), 4);
