@@ -118,6 +118,8 @@ pub(crate) enum Leftover {
     Notes,
     Hosted,
     Slice,
+    /// What it has taken for alive.
+    Alive,
 }
 
 /// Whether this bug is planted; never outside tests.
@@ -136,7 +138,7 @@ pub(crate) mod testing {
     use super::Leftover;
 
     impl Leftover {
-        pub(crate) const ALL: [Self; 13] = [
+        pub(crate) const ALL: [Self; 14] = [
             Self::Counts,
             Self::Reply,
             Self::Records,
@@ -150,6 +152,7 @@ pub(crate) mod testing {
             Self::Notes,
             Self::Hosted,
             Self::Slice,
+            Self::Alive,
         ];
     }
 

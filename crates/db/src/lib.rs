@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledge;
+mod alive;
 mod background;
 mod branches;
 mod client;

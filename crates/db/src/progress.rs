@@ -162,8 +162,8 @@ pub trait Slice: Any + Send + std::fmt::Debug {
         false
     }
 
-    /// The present state of the work, to continue from if the next slice is in a run that does not
-    /// count. O(what it has found), and called only where runs are repeated.
+    /// The present state of the work, to continue from if the next slice has to be repeated. O(what
+    /// it has found), and called only where slices are.
     fn again(&self) -> Box<dyn Slice>;
 }
 

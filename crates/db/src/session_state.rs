@@ -5,6 +5,7 @@ use std::sync::Arc;
 use pando_durability::log::LogSession;
 use pando_engine::{Key, LogEpoch, Point, StreamId};
 
+use crate::alive::Alive;
 use crate::clock::{Clock, Microseconds};
 #[cfg(test)]
 use crate::durable::testing::{self, Fault};
@@ -70,6 +71,8 @@ pub(crate) struct SessionState {
     pub(crate) waits_behind: Vec<StreamId>,
     /// Of the current run, on an engine whose runs are repeated (RR1 effects-once).
     pub(crate) effects: Option<Box<Effects>>,
+    /// What the current command takes for alive, if it sees several keys beside others.
+    pub(crate) alive: Alive,
 }
 
 impl SessionState {

@@ -422,8 +422,9 @@ impl StoreSession {
         }
     }
 
-    /// Ends the run.
-    pub(crate) fn end_run(&mut self) -> Outcome {
+    /// Ends the run. One that others run beside counts if it `may`, asked when all that it has read
+    /// stays as it is until its writes are seen.
+    pub(crate) fn end_run(&mut self, may: impl Fn() -> bool) -> Outcome {
         match self {
             Self::Cdds(session) => {
                 if session.end_group() {
@@ -432,8 +433,8 @@ impl StoreSession {
                     Outcome::Full
                 }
             }
-            Self::Minuet(session) => session.end_run(),
-            Self::Reference(session) if session.has_absences() => session.end_run(),
+            Self::Minuet(session) => session.end_run_if(may),
+            Self::Reference(session) if session.has_absences() => session.end_run_if(may),
             _ => Outcome::Done,
         }
     }

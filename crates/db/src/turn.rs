@@ -627,7 +627,7 @@ impl<'t> Turn<'t> {
         if self.may_be_taken_back(client, spec) {
             return self.run_or_take_back(client, spec, request, reply, host);
         }
-        let result = self.run_unobserved(client, spec, request, reply, host);
+        let result = self.run_once(client, spec, request, reply, host);
         if let Err(CommandError::PoolFull) = result
             && let Some(until) = self.retry_with_room(client, request.bytes())
         {

@@ -217,6 +217,13 @@ impl Seen {
     ) -> bool {
         let present = session.store.probe(Key::new(database.tree(index), key));
         let now = session.now.milliseconds();
+        if let Probe::Present {
+            deadline: Some(at), ..
+        } = present
+            && session.alive.is_noted()
+        {
+            session.alive.note_deadline(at, now);
+        }
         self.has_changed(present, now, database.epochs.horizon())
     }
 

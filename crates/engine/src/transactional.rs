@@ -44,7 +44,14 @@ pub trait Transactional: Point {
     fn is_blind(&self) -> bool;
 
     /// Ends the run.
-    fn end_run(&mut self) -> Outcome;
+    fn end_run(&mut self) -> Outcome {
+        self.end_run_if(|| true)
+    }
+
+    /// Ends a run that counts only if it `may`; if not, it ends with [`Outcome::Conflict`]. That is
+    /// asked once at most, after the run's last read; if it has written, then while all that it saw
+    /// is held as it was.
+    fn end_run_if(&mut self, may: impl Fn() -> bool) -> Outcome;
 
     /// [`crate::Engine::len`], including the writes of the current run.
     fn len(&self, tree: TreeId) -> u64;

@@ -36,13 +36,26 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only when told to, or by so much whenever it is read.
 #[derive(Debug)]
-pub(crate) struct TestClock(AtomicU64);
+pub(crate) struct TestClock {
+    now: AtomicU64,
+    step: AtomicU64,
+}
+
+impl TestClock {
+    fn at_ms(now: u64) -> Arc<Self> {
+        Arc::new(Self {
+            now: AtomicU64::new(now * 1000),
+            step: AtomicU64::new(0),
+        })
+    }
+}
 
 impl Clock for TestClock {
     fn now(&self) -> Microseconds {
-        Microseconds(self.0.load(Ordering::Relaxed))
+        let step = self.step.load(Ordering::Relaxed);
+        Microseconds(self.now.fetch_add(step, Ordering::Relaxed))
     }
 }
 
@@ -96,7 +109,7 @@ impl Shell {
 
     /// A connection to a new, empty database with these settings, but a test's clock.
     pub(crate) fn with_options(mut options: Options) -> Self {
-        let clock = Arc::new(TestClock(AtomicU64::new(START_MS * 1000)));
+        let clock = TestClock::at_ms(START_MS);
         options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
         let database = Database::open(options).expect("the options are valid");
         database.set_active_expire(false);
@@ -116,7 +129,7 @@ impl Shell {
     /// A connection to a new, empty database whose epochs `log` makes durable; they end when the
     /// test says so.
     pub(crate) fn with_log(log: Arc<HandLog>) -> Self {
-        let clock = Arc::new(TestClock(AtomicU64::new(START_MS * 1000)));
+        let clock = TestClock::at_ms(START_MS);
         let options = Options {
             engine: crate::EngineKind::Reference,
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
@@ -131,7 +144,7 @@ impl Shell {
     /// A connection to a database on disk, at this time of its clock; its epochs end when the test
     /// says so.
     pub(crate) fn on_disk(mut options: Options, now_ms: u64) -> Result<Self, OpenError> {
-        let clock = Arc::new(TestClock(AtomicU64::new(now_ms * 1000)));
+        let clock = TestClock::at_ms(now_ms);
         options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
         let database = Database::open(options)?;
         database.close();
@@ -161,9 +174,14 @@ impl Shell {
 
     /// Lets time pass, for all shells of the database.
     pub(crate) fn pass_ms(&self, milliseconds: u64) {
-        self.clock
-            .0
-            .fetch_add(milliseconds * 1000, Ordering::Relaxed);
+        let passed = milliseconds * 1000;
+        self.clock.now.fetch_add(passed, Ordering::Relaxed);
+    }
+
+    /// Lets so much time pass whenever the clock is read, from now on.
+    pub(crate) fn pass_ms_per_reading(&self, milliseconds: u64) {
+        let step = milliseconds * 1000;
+        self.clock.step.store(step, Ordering::Relaxed);
     }
 
     /// A turn of the shell's session, for tests below the commands.

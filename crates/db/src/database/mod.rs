@@ -28,6 +28,7 @@ use pando_engine::{EpochClock, Gauge, LogEpoch, SessionLimit, TreeId};
 use pando_sync::{Gates, lock};
 
 use crate::acknowledge::Acknowledgement;
+use crate::alive::Alive;
 use crate::background::Background;
 use crate::branches::Branches;
 use crate::cursors::Cursors;
@@ -214,6 +215,7 @@ impl Database {
             in_line: InLine::default(),
             waits_behind: Vec::new(),
             effects: None,
+            alive: Alive::new(),
         })
     }
 

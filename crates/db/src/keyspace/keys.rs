@@ -4,8 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use pando_engine::{Direction, Point, ReadAt, ValueRef};
 
-use super::{Keyspace, is_expired};
-use crate::clock::Milliseconds;
+use super::{Judge, Keyspace};
 use crate::cursors::ScanPosition;
 use crate::error::CommandError;
 use crate::options::EngineKind;
@@ -17,9 +16,24 @@ impl Keyspace<'_> {
     pub fn keys(&mut self) -> Keys<'_> {
         let (view, now) = (self.view, self.now());
         self.observe_all();
+        let judge = Judge::of(view, now, &self.session.alive);
         match self.session.store.listing() {
-            Listing::Ordered(session) => Keys::Ordered(OrderedKeys { session, view, now }),
-            Listing::Walking(session) => Keys::Walking(WalkingKeys { session, view, now }),
+            Listing::Ordered(session) => {
+                let keys = OrderedKeys {
+                    session,
+                    view,
+                    judge,
+                };
+                Keys::Ordered(keys)
+            }
+            Listing::Walking(session) => {
+                let keys = WalkingKeys {
+                    session,
+                    view,
+                    judge,
+                };
+                Keys::Walking(keys)
+            }
         }
     }
 
@@ -57,8 +71,9 @@ impl Keyspace<'_> {
     ) -> R {
         let (random, now, view) = (self.random(), self.now(), self.view);
         self.observe_all();
+        let judge = Judge::of(view, now, &self.session.alive);
         let read = |found: Option<(&[u8], ValueRef<'_>)>| {
-            let is_live = |value: &ValueRef<'_>| !is_expired(value, now);
+            let is_live = |value: &ValueRef<'_>| !judge.hides(value);
             read(found.map(|(key, value)| (key, Some(value).filter(is_live))))
         };
         let store = &mut self.session.store;
@@ -83,7 +98,7 @@ pub enum Keys<'k> {
 pub struct OrderedKeys<'k> {
     session: OrderedSession<'k>,
     view: View,
-    now: Milliseconds,
+    judge: Judge<'k>,
 }
 
 /// The keys of a database on an engine that does not.
@@ -91,7 +106,7 @@ pub struct OrderedKeys<'k> {
 pub struct WalkingKeys<'k> {
     session: WalkingSession<'k>,
     view: View,
-    now: Milliseconds,
+    judge: Judge<'k>,
 }
 
 impl Keys<'_> {
@@ -127,8 +142,8 @@ impl OrderedKeys<'_> {
         direction: Direction,
         mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>) -> ControlFlow<()>,
     ) {
-        let now = self.now;
-        let is_live = |value: &ValueRef<'_>| !is_expired(value, now);
+        let judge = self.judge;
+        let is_live = |value: &ValueRef<'_>| !judge.hides(value);
         let visit = |key: &[u8], value: Option<ValueRef<'_>>| visit(key, value.filter(is_live));
         let (tree, session) = (self.view.tree(), &mut self.session);
         match self.view.moment() {
@@ -142,9 +157,9 @@ impl WalkingKeys<'_> {
     /// Shows some entries, expired ones too (as `None`), and returns the cursor to continue from, 0
     /// at the end; see [`pando_engine::Walk::walk`]. Counts neither hits nor misses.
     pub fn step(&mut self, cursor: u64, mut visit: impl FnMut(&[u8], Option<ValueRef<'_>>)) -> u64 {
-        let now = self.now;
+        let judge = self.judge;
         let visit = |key: &[u8], value: ValueRef<'_>| {
-            let is_live = |value: &ValueRef<'_>| !is_expired(value, now);
+            let is_live = |value: &ValueRef<'_>| !judge.hides(value);
             visit(key, Some(value).filter(is_live));
         };
         let (tree, session) = (self.view.tree(), &mut self.session);

@@ -22,6 +22,7 @@ use pando_engine::{
 
 pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
 
+use crate::alive::Alive;
 use crate::clock::{Microseconds, Milliseconds};
 use crate::database::Database;
 use crate::encoding::Thresholds;
@@ -57,11 +58,41 @@ fn has_no_field(value: &ValueRef<'_>, now: Milliseconds) -> bool {
     }
 }
 
+/// Judges the deadlines of what a command of the present sees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judge<'r> {
+    now: Milliseconds,
+    /// Where what is alive is noted.
+    alive: Option<&'r Alive>,
+}
+
+impl<'r> Judge<'r> {
+    /// Of what a view shows; a snapshot stays as it is.
+    #[inline]
+    fn of(view: View, now: Milliseconds, alive: &'r Alive) -> Self {
+        let is_noted = alive.is_noted() && view.moment().is_none();
+        let alive = is_noted.then_some(alive);
+        Self { now, alive }
+    }
+
+    /// [`is_expired`]. What is alive is noted for AV1 alive-when-it-counts.
+    #[inline]
+    fn hides(self, value: &ValueRef<'_>) -> bool {
+        let is_expired = is_expired(value, self.now);
+        if let Some(alive) = self.alive
+            && !is_expired
+        {
+            alive.note(value, self.now);
+        }
+        is_expired
+    }
+}
+
 impl SessionCounters {
     /// Whether a value may be shown (K1); counts one that is past its deadline.
     #[inline]
-    fn shows(&self, value: &ValueRef<'_>, now: Milliseconds) -> bool {
-        let expired = is_expired(value, now);
+    fn shows(&self, value: &ValueRef<'_>, judge: Judge<'_>) -> bool {
+        let expired = judge.hides(value);
         if expired {
             add(&self.expired_met, 1);
         }
@@ -250,9 +281,10 @@ impl<'t> Keyspace<'t> {
         let key = self.view.key(key);
         let mut seen = None;
         let counters = &self.session.counters;
+        let judge = Judge::of(self.view, now, &self.session.alive);
         let result = self.session.store.get(key, |value| {
             seen = value.as_ref().map(|value| value.version);
-            read(value.filter(|value| counters.shows(value, now)))
+            read(value.filter(|value| counters.shows(value, judge)))
         });
         if self.session.observes {
             self.observe_key(key, seen);
@@ -350,8 +382,9 @@ impl<'t> Keyspace<'t> {
         }
         let batch = &batch[..keys.len()];
         let (session, ages) = (&mut *self.session, &self.database.memory.ages);
+        let judge = Judge::of(self.view, now, &session.alive);
         session.store.get_many(batch, |index, value| {
-            let value = value.filter(|value| session.counters.shows(value, now));
+            let value = value.filter(|value| session.counters.shows(value, judge));
             found += u64::from(value.is_some());
             read(index, value);
             if let Some(value) = &value {

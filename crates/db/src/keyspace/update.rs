@@ -6,7 +6,7 @@ use pando_engine::{
     Shown, TreeId, TypeTag, ValueRef, ValueVersion,
 };
 
-use super::{Keyspace, hash_of, is_expired};
+use super::{Judge, Keyspace, hash_of, is_expired};
 use crate::clock::Milliseconds;
 use crate::durable::hook::Recorder;
 use crate::effects::{Leftover, leaves};
@@ -143,6 +143,7 @@ impl Keyspace<'_> {
             self.session.touch(&self.database.memory.ages),
         );
         let leaves_large = self.session.leaves_large;
+        let judge = Judge::of(self.view, now, &self.session.alive);
         let mut hook = Hook::new(now, self.session.log.as_mut());
         let (mut seen, mut is_left) = (None, false);
         let version = self.session.store.update(key, &mut hook, |old| {
@@ -150,7 +151,7 @@ impl Keyspace<'_> {
                 seen = old.as_ref().map(|old| old.version);
             }
             match old {
-                Some(value) if is_expired(&value, now) => match decide(None) {
+                Some(value) if judge.hides(&value) => match decide(None) {
                     Decision::Keep => Decision::Remove,
                     decision => touch.decided(decision, None),
                 },
@@ -188,9 +189,10 @@ impl Keyspace<'_> {
         let key = self.view.key(key);
         let now = self.now();
         let touch = self.session.touch(&self.database.memory.ages);
+        let judge = Judge::of(self.view, now, &self.session.alive);
         let mut hook = Hook::new(now, None);
         let version = self.session.store.change(key, &mut hook, |shown| {
-            if shown.value().is_some_and(|value| is_expired(&value, now)) {
+            if shown.value().is_some_and(|value| judge.hides(&value)) {
                 return match decide(&mut Shown::seen(None)) {
                     Decision::Keep => Decision::Remove,
                     decision => touch.decided(decision, None),

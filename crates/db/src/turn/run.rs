@@ -32,13 +32,13 @@ use pando_protocol::{Reply, Request};
 use super::branches::inner_read;
 use super::exec::runs_queue;
 use super::usual::{Ran, answer};
-use super::{HeldGates, Host, Turn, is_exec};
+use super::{HeldGates, Host, Turn, is_exec, may_block};
 use crate::client::{Client, Undo};
 use crate::database::Database;
 use crate::effects::{Effects, Leftover, leaves};
 use crate::error::CommandError;
 use crate::limits;
-use crate::progress::{Progress, Slices, Wait};
+use crate::progress::{Handled, Progress, Slices, Wait};
 use crate::remapping;
 
 /// How something is attempted.
@@ -92,6 +92,25 @@ impl Turn<'_> {
         answer(client, spec, request, Ran { start, result }, reply, host)
     }
 
+    /// Runs a command that is no run, or is part of one.
+    pub(super) fn run_once(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Handled {
+        if self.session.effects.is_some() || !may_show_several(spec) {
+            return self.run_unobserved(client, spec, request, reply, host);
+        }
+        let start = reply.position();
+        self.while_alive(|turn| {
+            reply.rewind(start);
+            turn.run_unobserved(client, spec, request, reply, host)
+        })
+    }
+
     /// Attempts something until a run of it counts; `None` if it must wait for absent data, with
     /// the client as it was before. On an engine that repeats nothing that is one attempt, unless
     /// it is to be a run.
@@ -105,6 +124,9 @@ impl Turn<'_> {
         let repeats = self.session.store.repeats();
         if !repeats && how == Attempt::Once {
             return Some(attempt(self, client));
+        }
+        if how == Attempt::Reads && !repeats && !self.session.store.runs_beside() {
+            return Some(self.while_alive(|turn| attempt(turn, client)));
         }
         let settings = client.settings();
         let mut conflicts = 0;
@@ -134,6 +156,7 @@ impl Turn<'_> {
                     return Some(attempt(self, client));
                 }
             }
+            self.refresh_clock();
         }
     }
 
@@ -148,7 +171,7 @@ impl Turn<'_> {
 
     /// How a request is attempted that reads one key or several.
     pub(crate) fn how_to_read(&self, several: bool) -> Attempt {
-        if several && self.session.store.runs_beside() {
+        if several {
             Attempt::Reads
         } else {
             Attempt::Once
@@ -247,10 +270,7 @@ impl Turn<'_> {
             if slices.work.gates() == GateNeed::All {
                 return self.build_branch(&mut *slices.work, reply);
             }
-            let is_past = slices.moment.is_some();
-            let is_run =
-                !is_past && slices.work.shows_together() && self.session.store.runs_beside();
-            if is_run {
+            if slices.moment.is_none() && slices.work.shows_together() {
                 return self.step_until_it_counts(client, slices, reply);
             }
             return slices.work.step(&mut self.keyspace(index), reply);
@@ -268,7 +288,7 @@ impl Turn<'_> {
         counts && done
     }
 
-    /// A slice that shows keys together, which is a run that only reads.
+    /// A slice that shows keys together, which only reads.
     fn step_until_it_counts(
         &mut self,
         client: &mut Client,
@@ -305,12 +325,42 @@ impl Turn<'_> {
         (effects.random, effects.observed) = (session.random.clone(), session.observed);
         session.effects = Some(effects);
         session.store.begin_run(reads);
+        self.note_alive();
+    }
+
+    /// Notes what the command takes for alive, unless nobody else can remove it.
+    #[inline]
+    fn note_alive(&self) {
+        if matches!(self.held, HeldGates::Own { .. }) {
+            self.session.alive.begin();
+        }
+    }
+
+    /// Attempts something that only reads until all that it has shown is alive at its end
+    /// (AV1 alive-when-it-counts).
+    #[inline]
+    pub(super) fn while_alive<R>(&mut self, mut attempt: impl FnMut(&mut Self) -> R) -> R {
+        loop {
+            self.note_alive();
+            let result = attempt(self);
+            let clock = &self.database.options.clock;
+            let is_still = self.session.alive.is_still(|| clock.now().milliseconds());
+            self.session.alive.end();
+            if is_still {
+                return result;
+            }
+            self.refresh_clock();
+        }
     }
 
     /// Ends the run and applies its effects, or drops them.
     fn end_run(&mut self) -> Outcome {
-        let outcome = self.session.store.end_run();
-        let effects = self.session.effects.take().expect("a run was begun");
+        let (session, clock) = (&mut *self.session, &self.database.options.clock);
+        let effects = session.effects.take().expect("a run was begun");
+        // AV1 alive-when-it-counts.
+        let is_alive = || session.alive.is_still(|| clock.now().milliseconds());
+        let outcome = session.store.end_run(is_alive);
+        session.alive.end();
         if outcome == Outcome::Done {
             self.take_effects(effects);
         } else {
@@ -387,6 +437,12 @@ pub(super) fn may_be_run(spec: &CommandSpec) -> bool {
     };
     let is_of_keys = matches!(spec.id, CommandId::Keyspace(_));
     is_several && is_of_keys && !spec.rules.has(Rule::OnlyRemoves)
+}
+
+/// Whether requests of this command may show several keys, beside others, and change none.
+#[inline]
+pub(super) fn may_show_several(spec: &CommandSpec) -> bool {
+    may_be_run(spec) && spec.flags.has(Flag::Readonly) && !may_block(spec)
 }
 
 /// Whether a request is one that [`may_be_run`], and of more than one key.

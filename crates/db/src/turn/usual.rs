@@ -16,7 +16,7 @@ use pando_protocol::command::{
 };
 use pando_protocol::{Reply, Request};
 
-use super::run::may_be_run;
+use super::run::{may_be_run, may_show_several};
 use super::{HeldGates, Host, Turn, is_exec, may_block};
 use crate::acknowledge::Durability;
 use crate::client::{Client, ReplyMode};
@@ -126,10 +126,14 @@ impl Turn<'_> {
         host.starting(client, spec, request);
         let start = reply.position();
         self.session.leaves_large = self.may_change_in_place(command);
-        let mut keyspace = Keyspace::new(self.database, self.session, client.database);
-        let mut result = commands::execute(command, &mut keyspace, request, reply);
-        if keyspace.session.leaves_large {
-            keyspace.session.leaves_large = false;
+        let mut result = if may_show_several(spec) {
+            self.execute_alive(client.database, command, request, reply)
+        } else {
+            let mut keyspace = Keyspace::new(self.database, self.session, client.database);
+            commands::execute(command, &mut keyspace, request, reply)
+        };
+        if self.session.leaves_large {
+            self.session.leaves_large = false;
             if let Err(CommandError::LargeRow) = result {
                 let version = client.protocol;
                 let alone = Joined {
@@ -138,6 +142,7 @@ impl Turn<'_> {
                     version,
                 };
                 reply.rewind(start);
+                let mut keyspace = Keyspace::new(self.database, self.session, client.database);
                 result = joined::carry_out_alone(&mut keyspace, alone, reply);
             }
         }
@@ -164,6 +169,23 @@ impl Turn<'_> {
             self.acknowledge(client);
         }
         progress
+    }
+
+    /// A command that shows several keys.
+    #[inline(never)]
+    fn execute_alive(
+        &mut self,
+        index: usize,
+        command: KeyspaceCommand,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Handled {
+        let start = reply.position();
+        self.while_alive(|turn| {
+            reply.rewind(start);
+            let mut keyspace = Keyspace::new(turn.database, turn.session, index);
+            commands::execute(command, &mut keyspace, request, reply)
+        })
     }
 }
 

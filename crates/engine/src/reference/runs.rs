@@ -107,7 +107,7 @@ impl Runs {
         Some(map)
     }
 
-    pub(super) fn end(&mut self, engine: &ReferenceEngine) -> Outcome {
+    pub(super) fn end(&mut self, engine: &ReferenceEngine, may: &dyn Fn() -> bool) -> Outcome {
         assert!(self.under_way, "a run is under way");
         self.under_way = false;
         let copies = std::mem::take(&mut self.copies);
@@ -115,7 +115,7 @@ impl Runs {
             return Outcome::Away;
         }
         let conflicts = !copies.is_empty() && self.draws(CONFLICT_ONE_IN);
-        if conflicts || !commit(engine, copies) {
+        if conflicts || !commit(engine, copies, may) {
             return Outcome::Conflict;
         }
         self.here.clear();
@@ -131,15 +131,19 @@ impl Runs {
     }
 }
 
-/// Replaces the trees by their copies, if none of the trees has changed (RE1 locks-in-order);
-/// returns whether it did.
-fn commit(engine: &ReferenceEngine, mut copies: BTreeMap<TreeId, Copy>) -> bool {
+/// Replaces the trees by their copies, if none of the trees has changed (RE1 locks-in-order), and
+/// the run `may` count; returns whether it did.
+fn commit(
+    engine: &ReferenceEngine,
+    mut copies: BTreeMap<TreeId, Copy>,
+    may: &dyn Fn() -> bool,
+) -> bool {
     let trees: Option<Vec<Arc<Tree>>> = copies.keys().map(|id| engine.tree(*id)).collect();
     let Some(trees) = trees else { return false };
     let mut originals: Vec<_> = trees.iter().map(|tree| tree.write()).collect();
     let unchanged =
         |(original, copy): (&RwLockWriteGuard<'_, Map>, &Copy)| original.changes() == copy.changes;
-    if !originals.iter().zip(copies.values()).all(unchanged) {
+    if !originals.iter().zip(copies.values()).all(unchanged) || !may() {
         return false;
     }
     for (original, copy) in originals.iter_mut().zip(copies.values_mut()) {

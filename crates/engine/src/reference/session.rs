@@ -283,8 +283,8 @@ impl Transactional for ReferenceSession {
         self.runs.is_blind()
     }
 
-    fn end_run(&mut self) -> Outcome {
-        self.runs.end(&self.engine)
+    fn end_run_if(&mut self, may: impl Fn() -> bool) -> Outcome {
+        self.runs.end(&self.engine, &may)
     }
 
     fn len(&self, tree: TreeId) -> u64 {

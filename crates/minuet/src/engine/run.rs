@@ -498,12 +498,12 @@ impl Transactional for MinuetSession {
         false
     }
 
-    fn end_run(&mut self) -> Outcome {
+    fn end_run_if(&mut self, may: impl Fn() -> bool) -> Outcome {
         if let Some(before) = self.reads.take() {
             let is_same = self.engine.commits.0.load(Ordering::Relaxed) == before;
             self.conflicted = self.engine.conflicts && !self.conflicted;
             let marked = std::mem::take(&mut self.marked);
-            if before != COUNTS_ANYWAY && (self.conflicted || !is_same) {
+            if before != COUNTS_ANYWAY && (self.conflicted || !is_same || !may()) {
                 return Outcome::Conflict;
             }
             self.leave_marks(None, &marked);
@@ -511,7 +511,7 @@ impl Transactional for MinuetSession {
         }
         let mut run = self.under_way.take().expect("a run is under way");
         self.conflicted = self.engine.conflicts && !self.conflicted;
-        let counts = !self.conflicted && !run.is_void && self.commit(&mut run);
+        let counts = !self.conflicted && !run.is_void && self.commit(&mut run, &may);
         if counts {
             self.leave_marks(None, &run.marked);
         }
@@ -548,7 +548,7 @@ impl MinuetSession {
     }
 
     /// Whether a run counts; then it is in the trees.
-    fn commit(&mut self, run: &mut Run) -> bool {
+    fn commit(&mut self, run: &mut Run, may: &dyn Fn() -> bool) -> bool {
         let commits = &self.engine.commits.0;
         if let Some(before) = run.sampled
             && (run.has_written()
@@ -559,22 +559,22 @@ impl MinuetSession {
         }
         let told = run.counted.get_mut().len();
         if run.touched.is_empty() && told <= 1 {
-            return true;
+            return may();
         }
         if told > 1 {
             // There may be no moment at which the one and the other are so many.
-            return self.engine.write().commit_alone(run, commits);
+            return self.engine.write().commit_alone(run, commits, may);
         }
         let state = self.entrance.enter();
         if state.is_as_read(run) {
-            return true;
+            return may();
         }
-        let done = state.commit_in_leaves(run, commits);
+        let done = state.commit_in_leaves(run, commits, may);
         drop(state);
         done.unwrap_or_else(|BeyondLeaf| {
             let mut state = self.engine.write();
             state.restock();
-            state.commit_alone(run, commits)
+            state.commit_alone(run, commits, may)
         })
     }
 }

@@ -265,6 +265,30 @@ fn keys_of_one_deadline_go_together() {
     });
 }
 
+/// Whoever looks at an expired key removes it, at any moment of another command.
+#[test]
+fn keys_of_one_deadline_go_together_beside_who_removes_one() {
+    with_every_engine(|server| {
+        let mut reader = server.connect();
+        let read = move || {
+            let values = texts(reader.call("MGET k0 k1"));
+            assert!(are_one(&values), "{values:?}");
+        };
+        let mut remover = server.connect();
+        // It would set a deadline where there is none.
+        let remove = move || _ = remover.call("PEXPIRE k1 1000 NX");
+        let mut writer = server.connect();
+        let write = || {
+            for round in 0..crate::rounds(500) {
+                let pair = ["k0", "k1"].map(|key| format!("SET {key} {round} PX 1"));
+                writer.transaction(&pair).expect("nothing is watched");
+                while text(writer.call("GET k0")).is_some() {}
+            }
+        };
+        crate::beside(write, vec![Box::new(read), Box::new(remove)]);
+    });
+}
+
 #[test]
 fn swapped_databases_do_not_mix() {
     with_every_engine(|server| {

@@ -298,6 +298,58 @@ fn rr1_nothing_tells_of_conflicts() {
     }
 }
 
+#[test]
+fn av1_what_expires_meanwhile_is_gone() {
+    for engine in EngineKind::ALL {
+        assert_eq!(alive_too_long(engine), None, "{engine:?}");
+    }
+}
+
+/// A reply that takes something for alive whose deadline passes while the command runs.
+fn alive_too_long(engine: EngineKind) -> Option<String> {
+    let deadline = START_MS + 10;
+    for (request, gone) in [
+        (vec!["MGET k0 k1"], "*2 $-1 $-1"),
+        (vec!["EXISTS k0 k1"], ":0"),
+        (vec!["SUNION k0 k1"], "*0"),
+        (vec!["KEYS k*"], "*0"),
+        (vec!["KRANGE - +"], "*2 $-1 *0"),
+        (vec!["MSETNX k0 a k1 b"], ":1"),
+        (vec!["MULTI", "GET k0", "SET k2 v", "EXEC"], "*2 $-1 +OK"),
+        (vec!["MULTI", "GET k0", "GET k1", "EXEC"], "*2 $-1 $-1"),
+        (vec!["MULTI", "HGET h f", "SET k2 v", "EXEC"], "*2 $-1 +OK"),
+        (vec!["WATCH k0", "MULTI", "SET k2 v", "EXEC"], "*-1"),
+    ] {
+        if request[0].starts_with("KRANGE") && !engine.is_ordered() {
+            continue;
+        }
+        let mut shell = Shell::with_options(Options {
+            engine,
+            ..Options::default()
+        });
+        for line in [
+            &format!("SET k0 v PXAT {deadline}"),
+            &format!("SET k1 v PXAT {deadline}"),
+            "HSET h f v",
+            &format!("HPEXPIREAT h {deadline} FIELDS 1 f"),
+        ] {
+            shell.line(line);
+        }
+        shell.pass_ms(9);
+        let (last, before) = request.split_last().expect("requests");
+        for line in before {
+            shell.line(line);
+        }
+        // The turn's reading is the last one before the deadline.
+        shell.pass_ms_per_reading(1);
+        let reply = shell.line(last);
+        if reply != gone {
+            return Some(format!("{request:?}: {reply}"));
+        }
+    }
+    None
+}
+
 /// Slices see whole trees, which are large where there are many.
 #[test]
 fn rr1_slices_are_repeated() {
@@ -342,6 +394,7 @@ fn canary_leftovers() {
         plant(Some(leftover));
         let run = std::panic::AssertUnwindSafe(|| match leftover {
             Leftover::Slice => compare_slices().is_some(),
+            Leftover::Alive => alive_too_long(EngineKind::Masstree).is_some(),
             _ => (1..9).any(|seed| compare(EngineKind::Reference, seed, 2000).is_err()),
         });
         // An assertion in between has noticed it as well.

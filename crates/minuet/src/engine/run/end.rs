@@ -73,9 +73,10 @@ impl State {
         &self,
         run: &mut Run,
         commits: &AtomicU64,
+        may: &dyn Fn() -> bool,
     ) -> Result<bool, BeyondLeaf> {
         for _ in 0..=ROOM_MADE_MAX {
-            match self.try_commit(run, commits) {
+            match self.try_commit(run, commits, may) {
                 Ok(counts) => return Ok(counts),
                 Err(Undone::Beyond) => break,
                 Err(Undone::Again) => {}
@@ -84,7 +85,12 @@ impl State {
         Err(BeyondLeaf)
     }
 
-    fn try_commit(&self, run: &mut Run, commits: &AtomicU64) -> Result<bool, Undone> {
+    fn try_commit(
+        &self,
+        run: &mut Run,
+        commits: &AtomicU64,
+        may: &dyn Fn() -> bool,
+    ) -> Result<bool, Undone> {
         let Run {
             touched,
             bytes,
@@ -121,7 +127,7 @@ impl State {
                 no => return no,
             }
         }
-        if !self.has_as_many(counted.get_mut()) {
+        if !self.has_as_many(counted.get_mut()) || !may() {
             return Ok(false);
         }
         if planted(Fault::RunLatch) {
@@ -272,7 +278,12 @@ impl State {
     }
 
     /// The same, for whoever is alone.
-    pub(super) fn commit_alone(&mut self, run: &Run, commits: &AtomicU64) -> bool {
+    pub(super) fn commit_alone(
+        &mut self,
+        run: &Run,
+        commits: &AtomicU64,
+        may: &dyn Fn() -> bool,
+    ) -> bool {
         for touched in &run.touched {
             let whole = run.whole(touched);
             if whole.is_empty() {
@@ -299,7 +310,7 @@ impl State {
                 return false;
             }
         }
-        if !self.has_as_many(&run.counted.borrow()) {
+        if !self.has_as_many(&run.counted.borrow()) || !may() {
             return false;
         }
         for touched in &run.touched {
