@@ -635,6 +635,10 @@ impl<P: Program> Job<P> {
             }
             let took = self.ticks;
             let pauses = self.patience.is_overtaken(proxy.config.at_once);
+            if pauses {
+                // It would be stale by then, and the pause in vain.
+                self.sets.forget_all();
+            }
             shortest = pauses.then_some(took);
         }
         if trouble.busy || shortest.is_some() {

@@ -10,7 +10,8 @@
 //! So does a transaction that was overtaken more than once. Where a memnode has a backlog, reads
 //! are stale by the time of the commit, and attempts that fail and are made again at once keep the
 //! backlog as it is, for all clients. Such a pause is as long as its attempts took at least, which
-//! follows the backlog: while all pause as long as they ask, half of the load is gone.
+//! follows the backlog: while all pause as long as they ask, half of the load is gone. What was
+//! read before it is forgotten: it would be stale by then, and the pause in vain.
 
 use std::collections::BTreeMap;
 

@@ -364,6 +364,14 @@ impl Proxy {
         self.cache.nodes.remove(&address);
     }
 
+    /// Forgets a node, unless it has been read since it had this sequence: one that misleads many
+    /// of the proxy's transactions is fetched once, not once for each.
+    pub(crate) fn uncache_up_to(&mut self, address: Address, sequence: Sequence) {
+        if (self.cached(address)).is_some_and(|cached| cached.sequence <= sequence) {
+            self.uncache(address);
+        }
+    }
+
     pub(crate) fn replica(&self, slot: Slot) -> Option<&Bytes> {
         self.replicas.get(&slot)
     }
@@ -450,6 +458,22 @@ mod tests {
             wait: 0,
         };
         (id, proxy.send_for(JobId(1), MemnodeId(0), request))
+    }
+
+    /// Many whom a node misled have one of them fetch it.
+    #[test]
+    fn a_node_that_was_read_since_stays_cached() {
+        let mut proxy = Proxy::new(CoordinatorId::default(), Config::default());
+        let address = Address::default();
+        let read = |number| SlotState {
+            sequence: Sequence(number),
+            ..SlotState::default()
+        };
+        proxy.cache(address, read(7));
+        proxy.uncache_up_to(address, Sequence(6));
+        assert_eq!(proxy.cached(address), Some(&read(7)));
+        proxy.uncache_up_to(address, Sequence(7));
+        assert_eq!(proxy.cached(address), None);
     }
 
     #[test]

@@ -135,8 +135,12 @@ impl Sets {
     pub(crate) fn begin_attempt(&mut self, proxy: &mut Proxy, forgets_all: bool) {
         let stale = std::mem::take(&mut self.stale);
         if forgets_all || stale.is_empty() {
-            for address in self.reads.keys().chain(self.dirty.keys()) {
-                proxy.uncache(*address);
+            let read = self
+                .reads
+                .iter()
+                .map(|(address, read)| (address, &read.state));
+            for (address, state) in read.chain(&self.dirty) {
+                proxy.uncache_up_to(*address, state.sequence);
             }
             for slot in self.replicas.keys().chain(self.dirty_replicas.keys()) {
                 proxy.forget_replica(*slot);
@@ -160,17 +164,13 @@ impl Sets {
                 }
             }
         }
-        if planted(Fault::LetGo) {
-            // That shows where an attempt is led by what is cached alone.
-            self.forget_all();
-        }
         self.begin_run();
         self.fresh.clear();
         self.live = None;
         self.lists.clear();
     }
 
-    fn forget_all(&mut self) {
+    pub(crate) fn forget_all(&mut self) {
         self.reads.clear();
         self.dirty.clear();
         self.replicas.clear();
@@ -178,9 +178,11 @@ impl Sets {
     }
 
     fn forget(&mut self, proxy: &mut Proxy, address: Address) {
-        proxy.uncache(address);
-        self.reads.remove(&address);
-        self.dirty.remove(&address);
+        let read = self.reads.remove(&address).map(|read| read.state);
+        match self.dirty.remove(&address).or(read) {
+            Some(state) => proxy.uncache_up_to(address, state.sequence),
+            None => proxy.uncache(address),
+        }
     }
 
     /// The slots that the last run allocated.
@@ -364,7 +366,7 @@ impl<'a> Transaction<'a> {
     /// Keeps a node that was read dirty for other transactions.
     pub(crate) fn keep_cached(&mut self, address: Address) {
         if let Some(state) = self.sets.dirty.get(&address)
-            && self.proxy.cached(address).is_none()
+            && (self.proxy.cached(address)).is_none_or(|cached| cached.sequence < state.sequence)
         {
             self.proxy.cache(address, state.clone());
         }

@@ -10,8 +10,8 @@ use crate::fault::{Fault, plant};
 use crate::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 use crate::simulator::audit::{Contents, audit};
 use crate::{
-    BranchId, Collector, Config, Database, Embedded, Error, FIXED_SLOTS, Kept, Origin, SnapshotId,
-    Transaction, TreeId, View, create_snapshot_of,
+    BranchId, Collector, Config, Database, Embedded, Error, FIXED_SLOTS, Kept, Origin, Proxy,
+    SnapshotId, Transaction, TreeId, View, create_snapshot_of,
 };
 
 const TREE: TreeId = TreeId(1);
@@ -363,6 +363,46 @@ fn a_reset_breaks_views_and_versions_go_on() {
     assert_eq!(get(&mut database, main, b"k").as_deref(), Some(&b"old"[..]));
     let version = put(&mut database, main, b"k", b"new");
     assert!(versions.iter().all(|before| *before < version));
+}
+
+/// A reader remembers the root of a branch that began at a snapshot. The branch goes on, and goes,
+/// and so does its line: the leaf that the root led to does not say any more that it was copied
+/// there, and the snapshot of the branch seems to have the leaf.
+#[test]
+fn a_read_at_a_snapshot_that_was_let_go_is_refused() {
+    let read = |fault| {
+        let mut database = database(1, DESCENDANTS_MIN);
+        let mut reader = Proxy::new(CoordinatorId::of(7, 0), *database.config());
+        let main = BranchId::FIRST;
+        for key in 0..100 {
+            put(&mut database, main, &[key], b"old");
+        }
+        let past = database.run(|t| create_snapshot_of(t, main)).unwrap();
+        database
+            .run(|t| t.name_snapshot(past.snapshot, b"past"))
+            .unwrap();
+        put(&mut database, main, b"\0", b"main");
+        let gone = create(&mut database, b"gone", Origin::Snapshot(past)).unwrap();
+        database.swap_proxy(&mut reader);
+        get(&mut database, gone, b"\x63");
+        database.swap_proxy(&mut reader);
+        put(&mut database, gone, b"\0", b"new");
+        let let_go = database.run(|t| create_snapshot_of(t, gone)).unwrap();
+        database.run(|t| t.drop_branch(b"gone")).unwrap();
+        for _ in 0..3 {
+            database.run(|t| create_snapshot_of(t, main)).unwrap();
+        }
+        collect(&mut database, 3);
+        let other = create(&mut database, b"other", Origin::Snapshot(past)).unwrap();
+        put(&mut database, other, b"\0", b"other");
+        database.swap_proxy(&mut reader);
+        plant(fault);
+        let read = database.run(|t| TREE.get(t, let_go, b"\0"));
+        plant(None);
+        read.map(|probe| probe.value)
+    };
+    assert_eq!(read(None), Err(Error::NoSnapshot));
+    assert_eq!(read(Some(Fault::LetGo)), Ok(Some(b"old".to_vec())));
 }
 
 /// Whichever of the two began later.

@@ -101,20 +101,6 @@ fn compared_inner_nodes_make_up_for_what_a_traversal_checks() {
 }
 
 #[test]
-fn a_read_at_a_snapshot_that_was_let_go_is_found() {
-    // One seed of thousands.
-    let found = |fault| {
-        plant(fault);
-        let run = || World::new(103_458, 700, Planted::Nothing).run();
-        let ended = catch_unwind(AssertUnwindSafe(run));
-        plant(None);
-        !matches!(ended, Ok(Ok(_)))
-    };
-    assert!(found(Some(Fault::LetGo)));
-    assert!(!found(None));
-}
-
-#[test]
 fn an_old_hint_of_a_slot_that_is_written_is_no_error() {
     World::new(170, 1000, Planted::Nothing).run().unwrap();
 }
