@@ -80,6 +80,12 @@ impl fmt::Debug for MinuetSession {
     }
 }
 
+pub(super) fn check_all(keys: &[Key<'_>]) {
+    for key in keys {
+        key.check();
+    }
+}
+
 /// Shows what was found, or nothing, to `read`; also returns the mark that it left, if another.
 pub(super) fn show<R>(
     found: Option<&Found<'_>>,
@@ -144,15 +150,16 @@ impl State {
 
 impl State {
     /// Calls `visit` with the place and the leaf of each of the first keys that are of one version,
-    /// which are found together; or of none, if there is no such tree. Returns how many keys those
-    /// are, and whether there is.
+    /// which are found together, at present or at a snapshot; or of none, if there is no such tree.
+    /// Returns how many keys those are, and whether there is.
     fn each_leaf(
         &self,
+        at: Option<Snapshot>,
         keys: &[Key<'_>],
         mut visit: impl FnMut(usize, &Place<'_>, Address),
     ) -> (usize, bool) {
         let first = keys[0].tree;
-        let Some((sight, mut base)) = self.present(first) else {
+        let Some((sight, mut base)) = self.sight(at, first) else {
             let of_it = keys.iter().take_while(|key| key.tree == first);
             return (of_it.count(), false);
         };
@@ -160,7 +167,7 @@ impl State {
         let mut tree = first;
         for key in &keys[..keys.len().min(TOGETHER_MAX)] {
             if key.tree != tree {
-                match self.present(key.tree) {
+                match self.sight(at, key.tree) {
                     Some((same, of)) if std::ptr::eq(same, sight) => (tree, base) = (key.tree, of),
                     _ => break,
                 }
@@ -206,9 +213,7 @@ impl Point for MinuetSession {
     }
 
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
-        for key in keys {
-            key.check();
-        }
+        check_all(keys);
         if self.under_way.is_some() {
             self.warm(keys);
             for (index, key) in keys.iter().enumerate() {
@@ -216,40 +221,16 @@ impl Point for MinuetSession {
             }
             return;
         }
-        let mut first = 0;
-        while first < keys.len() {
-            let keys = &keys[first..];
-            let mut marked = Vec::new();
-            let state = self.entrance.enter();
-            let (count, is_there) = state.each_leaf(keys, |index, place, leaf| {
-                state.find_in(leaf, place, |found| {
-                    let ((), mark) = show(found, |value| read(first + index, value));
-                    if let Some(found) = found {
-                        let key = (keys[index].tree, keys[index].bytes);
-                        note_mark(&mut marked, key, found, mark);
-                    }
-                });
-            });
-            drop(state);
-            if !is_there {
-                for index in first..first + count {
-                    read(index, None);
-                }
-            }
-            self.leave_marks(None, &marked);
-            first += count;
-        }
+        self.get_together(None, keys, read);
     }
 
     fn warm(&mut self, keys: &[Key<'_>]) {
-        for key in keys {
-            key.check();
-        }
+        check_all(keys);
         let state = self.entrance.enter();
         self.warmed.begin(state.turns);
         let mut rest = keys;
         while !rest.is_empty() {
-            let (count, _) = state.each_leaf(rest, |index, _, leaf| {
+            let (count, _) = state.each_leaf(None, rest, |index, _, leaf| {
                 self.warmed.note(rest[index], leaf);
             });
             rest = &rest[count..];
@@ -398,6 +379,39 @@ impl Restore for MinuetSession {
 }
 
 impl MinuetSession {
+    /// Shows the values of some keys, as they are now or were at a snapshot, their leaves found
+    /// together.
+    pub(super) fn get_together(
+        &mut self,
+        at: Option<Snapshot>,
+        keys: &[Key<'_>],
+        mut read: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) {
+        let mut first = 0;
+        while first < keys.len() {
+            let keys = &keys[first..];
+            let mut marked = Vec::new();
+            let state = self.entrance.enter();
+            let (count, is_there) = state.each_leaf(at, keys, |index, place, leaf| {
+                state.find_in(leaf, place, |found| {
+                    let ((), mark) = show(found, |value| read(first + index, value));
+                    if let Some(found) = found {
+                        let key = (keys[index].tree, keys[index].bytes);
+                        note_mark(&mut marked, key, found, mark);
+                    }
+                });
+            });
+            drop(state);
+            if !is_there {
+                for index in first..first + count {
+                    read(index, None);
+                }
+            }
+            self.leave_marks(at, &marked);
+            first += count;
+        }
+    }
+
     /// Picks a key of a tree, as it is now or was at a snapshot.
     pub(super) fn sample_in<R>(
         &mut self,

@@ -9,7 +9,7 @@ use pando_engine::{
 use pando_sync::shim::{Ordering, lock};
 
 use super::place::Place;
-use super::session::show;
+use super::session::{check_all, show};
 use super::sight::sight_of;
 use super::{Minuet, MinuetSession, State};
 use crate::branch::BranchId;
@@ -101,6 +101,16 @@ impl ReadAt for MinuetSession {
         };
         let place = Place::of(Key::new(base, key.bytes));
         state.find(sight, &place, |found| show(found, read).0)
+    }
+
+    fn get_many_at(
+        &mut self,
+        at: Snapshot,
+        keys: &[Key<'_>],
+        read: impl FnMut(usize, Option<ValueRef<'_>>),
+    ) {
+        check_all(keys);
+        self.get_together(Some(at), keys, read);
     }
 
     fn sample_at<R>(

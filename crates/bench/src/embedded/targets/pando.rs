@@ -113,14 +113,19 @@ impl<S: Point> PandoWorker<S> {
     }
 }
 
-/// The sum over the numbers of `keys`, their descents interleaved.
-fn get_values(session: &mut impl Point, tree: TreeId, keys: &[&[u8]]) -> u64 {
+/// A batch of keys of a tree.
+fn named<'k>(tree: TreeId, keys: &[&'k [u8]]) -> [Key<'k>; 64] {
     let mut named = [Key::new(tree, b""); 64];
     for (named, key) in named.iter_mut().zip(keys) {
         named.bytes = key;
     }
+    named
+}
+
+/// The sum over the numbers of `keys`, their descents interleaved.
+fn get_values(session: &mut impl Point, tree: TreeId, keys: &[&[u8]]) -> u64 {
     let mut sum = 0_u64;
-    session.get_many(&named[..keys.len()], |_, value| {
+    session.get_many(&named(tree, keys)[..keys.len()], |_, value| {
         sum = sum.wrapping_add(value.map_or(0, number));
     });
     sum
@@ -261,6 +266,15 @@ impl Worker for PastWorker<'_> {
         let PandoWorker { session, tree } = &mut self.worker;
         let key = Key::new(*tree, key);
         session.get_at(self.past.at(), key, |value| value.map(number))
+    }
+
+    fn get_batch(&mut self, keys: &[&[u8]]) -> u64 {
+        let PandoWorker { session, tree } = &mut self.worker;
+        let (at, mut sum) = (self.past.at(), 0_u64);
+        session.get_many_at(at, &named(*tree, keys)[..keys.len()], |_, value| {
+            sum = sum.wrapping_add(value.map_or(0, number));
+        });
+        sum
     }
 
     fn scan(&mut self, start: &[u8], limit: usize, direction: Direction) -> Option<u64> {
