@@ -27,14 +27,16 @@
 //!
 //! A minitransaction in one phase takes no lock: it runs within one call.
 
+use std::sync::OnceLock;
+
 use crate::allocator::Allocator;
 use crate::ledger::{Ended, Known, Ledger, Prepared};
 use crate::limits::{LISTED_MAX, PARTICIPANTS_MAX, RESERVED_MAX};
 use crate::locks::{self, Locks};
 use crate::slots::Slots;
 use crate::{
-    Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Seen,
-    Slot, SlotState, Standing, Write,
+    Bytes, Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request,
+    Seen, Slot, SlotState, Standing, Write,
 };
 
 /// A minitransaction at this memnode: what it does, and who takes part in it.
@@ -241,6 +243,19 @@ impl Memnode {
     #[inline]
     pub fn place(&self, slot: Slot) -> *const u8 {
         self.slots.place(slot)
+    }
+
+    /// A place beside a slot without a latch for what a host derives from its bytes, which is gone
+    /// when these are changed; none of a slot with a latch, or that was never written.
+    #[inline]
+    pub fn derived(&self, slot: Slot) -> Option<&OnceLock<Bytes>> {
+        self.slots.derived(slot)
+    }
+
+    /// Where a slot's bytes are in memory at this moment, if it has a latch, or what was derived
+    /// from them, for a host that prefetches it; perhaps null.
+    pub fn content_place(&self, slot: Slot) -> *const u8 {
+        self.slots.content_place(slot)
     }
 
     /// The latch of a slot, to change it as a minitransaction of one phase does; none if it has

@@ -13,14 +13,18 @@
 //! | latched | whoever has the memnode for itself, or holds the slot's latch | under the latch, shared |
 //! | any other | whoever has the memnode for itself | anybody |
 //!
+//! What a host derives from the bytes of a slot without a latch may be kept beside them.
+//!
 //! - **SL1 latched-by-bytes** A slot is latched if and only if its bytes are of the kind that the
 //!   host named. Every write of a minitransaction restores that.
 //! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
 //!   addresses, or one of a slot that nobody else can find, so none waits in a circle.
+//! - **SL3 derived-of-present** What was derived is gone before the bytes are changed: both change
+//!   through the memnode alone.
 
 use std::ops::Deref;
 use std::ptr;
-use std::sync::PoisonError;
+use std::sync::{OnceLock, PoisonError, TryLockError};
 
 use pando_sync::shim::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -46,13 +50,13 @@ impl SlotState {
 /// A slot, with its latch or without.
 #[derive(Debug)]
 enum Held {
-    Alone(SlotState),
+    Alone(SlotState, OnceLock<Bytes>),
     Latched(RwLock<SlotState>),
 }
 
 impl Default for Held {
     fn default() -> Self {
-        Self::Alone(SlotState::default())
+        Self::alone(SlotState::default())
     }
 }
 
@@ -60,17 +64,21 @@ impl Clone for Held {
     fn clone(&self) -> Self {
         let state = self.see().state().clone();
         match self {
-            Self::Alone(_) => Self::Alone(state),
+            Self::Alone(..) => Self::alone(state),
             Self::Latched(_) => Self::Latched(RwLock::new(state)),
         }
     }
 }
 
 impl Held {
+    fn alone(state: SlotState) -> Self {
+        Self::Alone(state, OnceLock::new())
+    }
+
     #[inline]
     fn see(&self) -> Seen<'_> {
         match self {
-            Self::Alone(state) => Seen::Alone(state),
+            Self::Alone(state, _) => Seen::Alone(state),
             // A panic under a latch is that of a closure, before its change.
             Self::Latched(state) => {
                 Seen::Latched(state.read().unwrap_or_else(PoisonError::into_inner))
@@ -78,9 +86,13 @@ impl Held {
         }
     }
 
+    /// The state, to be changed (SL3).
     fn state_mut(&mut self) -> &mut SlotState {
         match self {
-            Self::Alone(state) => state,
+            Self::Alone(state, derived) => {
+                derived.take();
+                state
+            }
             Self::Latched(state) => state.get_mut().unwrap_or_else(PoisonError::into_inner),
         }
     }
@@ -93,7 +105,7 @@ impl Held {
             *self = if wanted {
                 Self::Latched(RwLock::new(state))
             } else {
-                Self::Alone(state)
+                Self::alone(state)
             };
         }
     }
@@ -210,6 +222,29 @@ impl Slots {
         held.map_or(ptr::null(), |held| ptr::from_ref(held).cast())
     }
 
+    /// What was derived from a slot without a latch, or the place for it (SL3).
+    #[inline]
+    pub(crate) fn derived(&self, slot: Slot) -> Option<&OnceLock<Bytes>> {
+        match self.states.get(index_of(slot))? {
+            Held::Alone(_, derived) => Some(derived),
+            Held::Latched(_) => None,
+        }
+    }
+
+    /// Where the bytes of a slot are now, to be asked for, or what was derived from them; null if
+    /// somebody changes them, or nothing was.
+    pub(crate) fn content_place(&self, slot: Slot) -> *const u8 {
+        match self.states.get(index_of(slot)) {
+            Some(Held::Latched(state)) => match state.try_read() {
+                Ok(state) => state.bytes.as_ptr(),
+                Err(TryLockError::Poisoned(state)) => state.into_inner().bytes.as_ptr(),
+                Err(TryLockError::WouldBlock) => ptr::null(),
+            },
+            Some(Held::Alone(_, derived)) => derived.get().map_or(ptr::null(), |it| it.as_ptr()),
+            None => ptr::null(),
+        }
+    }
+
     /// A slot that was ever written.
     #[inline]
     pub(crate) fn see(&self, slot: Slot) -> Option<Seen<'_>> {
@@ -219,7 +254,7 @@ impl Slots {
     /// The latch of a slot that has one.
     pub(crate) fn latch(&self, slot: Slot) -> Option<Latch<'_>> {
         match self.states.get(index_of(slot))? {
-            Held::Alone(_) => None,
+            Held::Alone(..) => None,
             Held::Latched(state) => Some(Latch {
                 state: state.write().unwrap_or_else(PoisonError::into_inner),
             }),

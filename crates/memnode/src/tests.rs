@@ -107,6 +107,53 @@ fn slots_are_latched_by_their_bytes() {
     assert!(!is_latched(&memnode) && memnode.slot(Slot(3)).is_free());
 }
 
+/// SL3 derived-of-present: whatever is written to a slot, what was derived before is gone.
+#[test]
+fn what_was_derived_goes_with_the_bytes() {
+    let mut memnode = Memnode::latching(LIMITS, |bytes| bytes.starts_with(b"l"));
+    run(&mut memnode, 1, &whole(3, "inner and more"));
+    let derive = |memnode: &Memnode| {
+        let place = memnode.derived(Slot(3)).unwrap();
+        assert!(place.get().is_none() && memnode.content_place(Slot(3)).is_null());
+        let derived = place.get_or_init(|| b"derived".as_slice().into());
+        assert_eq!(memnode.content_place(Slot(3)), derived.as_ptr());
+    };
+    let piece = Piece::Bytes {
+        at: 1,
+        bytes: b"x".as_slice().into(),
+    };
+    let (at, by) = (2, 1);
+    let all = [
+        Write::Patch(Slot(3), vec![piece]),
+        Write::Add {
+            slot: Slot(3),
+            at,
+            by,
+        },
+        Write::Free(Slot(3)),
+        Write::Whole(Slot(3), b"inner".as_slice().into()),
+    ];
+    for (number, write) in (2..).zip(all) {
+        derive(&memnode);
+        run(&mut memnode, number, &writes(&[write]));
+    }
+    derive(&memnode);
+    memnode.edit(Slot(3), |bytes| bytes[1] = b'x');
+    derive(&memnode);
+    memnode.mark(Slot(3), 1, b'y');
+    derive(&memnode);
+    derive(&memnode.clone());
+    memnode.edit(Slot(3), |bytes| bytes[0] = b'l');
+    run(&mut memnode, 9, &whole(3, "leaf"));
+    assert!(memnode.derived(Slot(3)).is_none());
+    assert_eq!(
+        memnode.content_place(Slot(3)),
+        memnode.see(Slot(3)).as_ptr()
+    );
+    let latch = memnode.latch(Slot(3));
+    assert!(memnode.content_place(Slot(3)).is_null(), "{latch:?}");
+}
+
 /// A change under a latch is one more state of the slot; a mark is none. Who compares sees that.
 #[test]
 fn changes_under_a_latch_are_compared() {

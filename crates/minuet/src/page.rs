@@ -47,6 +47,7 @@
 //! pieces, so that a SET sends and logs some tens of bytes (`edit`).
 
 mod edit;
+mod fan;
 mod halves;
 mod node;
 mod search;
@@ -57,6 +58,7 @@ use pando_memnode::{Address, Bytes, MemnodeId, Sequence, Slot};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 pub(crate) use edit::PageEdit;
+pub(crate) use fan::{FAN_BYTES, Fan};
 use node::encode_entry;
 pub(crate) use node::{Cell, CellBody, Node};
 use search::Searched;

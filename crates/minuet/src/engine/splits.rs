@@ -106,7 +106,8 @@ impl State {
         }
         for (branch, low) in split {
             let tip = self.tip_of(branch).expect("a branch goes by one alone");
-            let mut leaf = self.near(tip, Target::At(&low));
+            // No fans: what follows changes the nodes above.
+            let mut leaf = self.descend(tip, Target::At(&low)).1;
             loop {
                 let link = self.page(leaf).link();
                 let Some(link) = link else { break };

@@ -1,6 +1,7 @@
 //! The conformance suite, and what only this engine has.
 
 use std::ops::{Bound, ControlFlow};
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use pando_engine::conformance::{Plan, snapshots_stand_on};
@@ -11,6 +12,7 @@ use pando_engine::{
 
 use pando_sync::shim::lock;
 
+use super::walk::Target;
 use super::{Minuet, MinuetSession, Options};
 
 pando_engine::conformance_suite!(crate::engine::Minuet, restore, snapshots);
@@ -302,4 +304,44 @@ fn changes_in_leaves_go_on_beside_changes_of_pages() {
         assert_eq!(count, count_of(round), "snapshot {round}");
         engine.release(snapshot);
     }
+}
+
+/// Whether all keys are found after most of them were put below a root whose fan from before is
+/// put back, or is not.
+fn finds_all_below(puts_back: bool) -> bool {
+    const KEYS: u32 = 3000;
+    let (_, engine) = open(1);
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_be_bytes();
+    let put_all = |session: &mut MinuetSession, range: std::ops::Range<u32>| {
+        range.for_each(|number| put(session, tree, &key(number), &[1; 30]));
+    };
+    put_all(&mut session, 0..KEYS / 10);
+    let fan = {
+        let state = engine.read();
+        let root = state.tip.view.root;
+        state.near(&state.tip, Target::At(&[]));
+        let memnode = state.database.memnodes().memnode(root.memnode);
+        memnode.derived(root.slot).unwrap().get().unwrap().clone()
+    };
+    put_all(&mut session, KEYS / 10..KEYS);
+    let mut state = engine.write();
+    let root = state.tip.view.root;
+    let memnode = state.database.memnodes_mut().memnode_mut(root.memnode);
+    memnode.edit(root.slot, |_| ());
+    if puts_back {
+        memnode.derived(root.slot).unwrap().set(fan).unwrap();
+    }
+    drop(state);
+    let mut is_there = |number| session.get(Key::new(tree, &key(number)), |value| value.is_some());
+    (0..KEYS).all(&mut is_there)
+}
+
+/// SL3 derived-of-present, where it matters.
+#[test]
+fn a_fan_of_an_earlier_page_is_found() {
+    assert!(finds_all_below(false));
+    let ended = catch_unwind(|| finds_all_below(true));
+    assert!(!matches!(ended, Ok(true)));
 }

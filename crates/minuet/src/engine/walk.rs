@@ -6,9 +6,10 @@
 //! end of a run holds several (SL2 latches-in-order).
 
 use std::ops::{ControlFlow, Deref, Range};
+use std::sync::OnceLock;
 
 use pando_engine::{Direction, Key, TreeId, ValueRef};
-use pando_memnode::{Address, Latch, Seen};
+use pando_memnode::{Address, Bytes, Latch, Seen};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use super::place::{Place, TREE_BYTES, ends, key_of};
@@ -16,7 +17,7 @@ use super::sight::Sight;
 use super::value::{MARK, Stored, show};
 use super::{State, bundle};
 use crate::fault::{Fault, planted};
-use crate::page::{LeafCell, Page};
+use crate::page::{FAN_BYTES, Fan, LeafCell, Page};
 use crate::tree::{BODY_HEADER, Route, body_of, route};
 
 /// Bytes of a page that a search begins with: the header, the fences, most of the directory.
@@ -114,6 +115,52 @@ impl State {
         prefetch_span(memnode.place(address.slot), SLOT_BYTES);
     }
 
+    /// The fan of an inner node (SL3 derived-of-present); none of a leaf.
+    #[inline]
+    fn fan(&self, node: Address) -> Option<Fan<'_>> {
+        let memnode = self.database.memnodes().memnode(node.memnode);
+        let place = memnode.derived(node.slot)?;
+        let fan = match place.get() {
+            Some(fan) => fan,
+            None => self.make_fan(node, place),
+        };
+        Some(Fan::of(fan))
+    }
+
+    #[cold]
+    fn make_fan<'s>(&self, node: Address, place: &'s OnceLock<Bytes>) -> &'s Bytes {
+        let fan = self.page(node).fan(|child| {
+            let memnode = self.database.memnodes().memnode(child.memnode);
+            memnode.content_place(child.slot)
+        });
+        // Of several that were made at a time, one stays.
+        place.get_or_init(|| fan)
+    }
+
+    /// The child of an inner node where a key is. Its slot is asked for, and what a search of it
+    /// begins with, if the fan says where that is.
+    #[inline]
+    fn child_in(&self, node: Address, fan: Fan<'_>, key: &[u8]) -> Address {
+        let index = fan.child_for(key);
+        let index = index.unwrap_or_else(|| self.page(node).child_for(key));
+        let (child, place) = fan.child(index);
+        debug_assert_eq!(
+            (index, child),
+            (self.page(node).child_for(key), self.page(node).child(index)),
+            "the fan is of the page as it is (SL3)"
+        );
+        self.prefetch_slot(child);
+        if !place.is_null() {
+            let bytes = if fan.is_lowest() {
+                SEARCHED_BYTES
+            } else {
+                FAN_BYTES
+            };
+            prefetch_lines(place, bytes);
+        }
+        child
+    }
+
     /// Finds the leaves of some keys, a height at a time for all of them, and asks for what a
     /// search in them meets. `leaves` is as long as `keys`.
     ///
@@ -124,12 +171,8 @@ impl State {
         let height = self.page(leaves[0]).height();
         for _ in 0..height {
             for (address, key) in leaves.iter_mut().zip(keys) {
-                let page = self.page(*address);
-                *address = page.child(page.child_for(key.entry()));
-                self.prefetch_slot(*address);
-            }
-            for address in &*leaves {
-                self.prefetch(*address);
+                let fan = self.fan(*address).expect("leaves are of one height");
+                *address = self.child_in(*address, fan, key.entry());
             }
             if sight.ancestry.is_some() {
                 for address in &mut *leaves {
@@ -153,7 +196,14 @@ impl State {
     /// The same, or a leaf whose links lead there (ME6 links-lead-on).
     #[inline]
     pub(super) fn near(&self, sight: &Sight, target: Target<'_>) -> Address {
-        self.descend(sight, target).1
+        let Target::At(key) = target else {
+            return self.descend(sight, target).1;
+        };
+        let mut node = self.arrive(sight, sight.view.root);
+        while let Some(fan) = self.fan(node) {
+            node = self.arrive(sight, self.child_in(node, fan, key));
+        }
+        node
     }
 
     /// The leaf of a key, held, from one whose links lead there.

@@ -41,7 +41,8 @@ impl<'p> Searched<'p> {
     /// Where the cell is that a search for `key` looks at, by the hints alone.
     #[inline]
     pub(super) fn likely(self, key: &[u8]) -> Option<usize> {
-        let index = first_from(self.places, hint_of(&key[self.prefix..]));
+        let hint = hint_of(&key[self.prefix..]);
+        let index = first_from(self.places, |place| hint_at(*place) < hint);
         self.places.get(index).copied().map(cell_of)
     }
 
@@ -57,7 +58,7 @@ impl<'p> Searched<'p> {
     pub(super) fn find(self, key: &[u8]) -> Result<usize, usize> {
         let suffix = &key[self.prefix..];
         let hint = hint_of(suffix);
-        let low = first_from(self.places, hint);
+        let low = first_from(self.places, |place| hint_at(*place) < hint);
         let is_same = |index: usize| {
             let place = self.places.get(index);
             place.is_some_and(|place| hint_at(*place) == hint)
@@ -79,7 +80,10 @@ impl<'p> Searched<'p> {
     /// The same, where the cells from `low` on have the same hint. They may be many.
     fn find_among(self, mut low: usize, (hint, suffix): (u32, &[u8])) -> Result<usize, usize> {
         let mut high = match hint.checked_add(1) {
-            Some(next) => low + first_from(&self.places[low..], next),
+            Some(next) => {
+                let after = |place: &[u8; PLACE_BYTES]| hint_at(*place) < next;
+                low + first_from(&self.places[low..], after)
+            }
             None => self.places.len(),
         };
         while low < high {
@@ -94,17 +98,16 @@ impl<'p> Searched<'p> {
     }
 }
 
-/// The first of some places whose hint is not lower.
+/// The first of some entries that is not lower, by their hints.
 #[inline]
-fn first_from(places: &[[u8; PLACE_BYTES]], hint: u32) -> usize {
-    let (mut first, mut count) = (0, places.len());
+pub(super) fn first_from<T>(entries: &[T], is_lower: impl Fn(&T) -> bool) -> usize {
+    let (mut first, mut count) = (0, entries.len());
     while count > 1 {
         let half = count / 2;
-        first += half * usize::from(hint_at(places[first + half - 1]) < hint);
+        first += half * usize::from(is_lower(&entries[first + half - 1]));
         count -= half;
     }
-    let is_lower = |place: &[u8; PLACE_BYTES]| hint_at(*place) < hint;
-    first + usize::from(places.get(first).is_some_and(is_lower))
+    first + usize::from(entries.get(first).is_some_and(is_lower))
 }
 
 /// Compares two suffixes that have the same hint; mostly a word of each tells them apart.
@@ -123,16 +126,18 @@ fn compare(one: &[u8], other: &[u8]) -> Ordering {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::ptr;
 
     use pando_memnode::Address;
 
     use crate::SnapshotId;
-    use crate::page::{Cell, CellBody, Node, Page};
+    use crate::page::{Cell, CellBody, Fan, Node, Page};
 
     /// Keys that have much in common, are each other's beginnings, or end in zeros.
     #[test]
     fn a_search_ends_where_the_order_of_keys_says() {
         let mut random = fastrand::Rng::with_seed(5);
+        let mut known = 0;
         for round in 0..300 {
             let draw = |random: &mut fastrand::Rng| {
                 let common = [&b""[..], b"k", b"key:00000000", b"key:000000000000"];
@@ -161,6 +166,7 @@ mod tests {
                 node.cells.push(Cell { key, body });
             }
             let page = Page::of_slot(node.encode(8192).expect("it fits"));
+            let fan = (page.height() > 0 && page.count() > 0).then(|| page.fan(|_| ptr::null()));
             let keys: Vec<_> = keys.into_iter().collect();
             let others = (0..60).map(|_| draw(&mut random));
             for key in keys.iter().cloned().chain(others) {
@@ -169,7 +175,16 @@ mod tests {
                     keys.binary_search(&key),
                     "{key:?} in {keys:?}"
                 );
+                if let Some(fan) = &fan {
+                    let child = Fan::of(fan).child_for(&key);
+                    known += usize::from(child.is_some());
+                    assert!(
+                        child.is_none_or(|child| child == page.child_for(&key)),
+                        "{key:?}"
+                    );
+                }
             }
         }
+        assert!(known > 1000, "fans mostly say where a key is");
     }
 }
