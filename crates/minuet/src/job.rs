@@ -628,22 +628,23 @@ impl<P: Program> Job<P> {
             let output = self.output.take().expect("the run is done");
             return self.over(proxy, output);
         }
-        let mut shortest = None;
+        let (mut pauses, mut shortest) = (trouble.busy, 0);
         if trouble.conflict {
             if let Err(error) = self.begin_attempt(proxy) {
                 return self.over(proxy, Err(error));
             }
-            let took = self.ticks;
-            let pauses = self.patience.is_overtaken(proxy.config.at_once);
-            if pauses {
+            if self.patience.is_overtaken(proxy.config.at_once) {
                 // It would be stale by then, and the pause in vain.
                 self.sets.forget_all();
+                (pauses, shortest) = (true, self.ticks);
             }
-            shortest = pauses.then_some(took);
         }
-        if trouble.busy || shortest.is_some() {
+        if self.patience.has_paused_often() {
+            shortest = self.ticks;
+        }
+        if pauses {
             let which = u64::from(proxy.id().host()) << 24 ^ self.id.0;
-            let pause = self.patience.pause(which, shortest.unwrap_or(0));
+            let pause = self.patience.pause(which, shortest);
             self.phase = Phase::Paused(pause, self.committing());
             return None;
         }

@@ -5,13 +5,14 @@
 //! settles only what it has met again and again, and its patience doubles each time.
 //!
 //! It tries again after a pause, longer each time: many that try at once keep a memnode so busy
-//! that the decision which would free the lock waits behind them.
+//! that the decision which would free the lock waits behind them. After some of these, a pause is
+//! as long as its attempts took so far, which follows the backlog of the memnode.
 //!
-//! So does a transaction that was overtaken more than once. Where a memnode has a backlog, reads
-//! are stale by the time of the commit, and attempts that fail and are made again at once keep the
-//! backlog as it is, for all clients. Such a pause is as long as its attempts took at least, which
-//! follows the backlog: while all pause as long as they ask, half of the load is gone. What was
-//! read before it is forgotten: it would be stale by then, and the pause in vain.
+//! A transaction that was overtaken more than once pauses, too. Where a memnode has a backlog,
+//! reads are stale by the time of the commit, and attempts that fail and are made again at once
+//! keep the backlog as it is, for all clients. Such a pause is as long as its attempts took from
+//! the first on: while all pause as long as they ask, half of the load is gone. What was read
+//! before it is forgotten: it would be stale by then, and the pause in vain.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,9 @@ const DOUBLINGS_MAX: u32 = 6;
 
 /// How often the span of pauses doubles at most.
 const PAUSES_DOUBLE_MAX: u32 = 6;
+
+/// Pauses for locks that follow no backlog: most locks are gone by then.
+const SHORT_PAUSES: u32 = 2;
 
 /// Ticks of attempts that a pause follows, at most: a dead memnode makes some very long.
 const SHORTEST_MAX: u32 = 1 << 10;
@@ -63,6 +67,11 @@ impl Patience {
     pub(crate) fn is_overtaken(&mut self, at_once: u32) -> bool {
         self.overtaken += 1;
         self.overtaken > at_once
+    }
+
+    /// Whether it has paused so often that pauses are to follow the backlog.
+    pub(crate) fn has_paused_often(&self) -> bool {
+        self.pauses >= SHORT_PAUSES
     }
 
     /// Ticks after which the transaction `which` of a proxy tries again: `shortest` at least, or
@@ -113,6 +122,12 @@ mod tests {
         assert_eq!((one[0], other[0]), (1, 1));
         assert!(one.iter().all(|ticks| (1..=64).contains(ticks)));
         assert!(one.iter().sum::<u32>() > 500 && one != other);
+        let mut patience = Patience::default();
+        let often = [(); 3].map(|()| {
+            patience.pause(1, 0);
+            patience.has_paused_often()
+        });
+        assert_eq!(often, [false, true, true]);
     }
 
     #[test]
