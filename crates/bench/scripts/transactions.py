@@ -10,6 +10,7 @@ same SETs and SELECTs without MULTI, with two PINGs in its place; MSET of two ke
 that all write among ten keys. Figures are the median of --rounds rounds, each of all in turn: thousands
 a second by the clock, microseconds that the server was on a processor for one, and, one at a time for
 each client, the latencies of the contended ones. All clients are one thread, pinned to no core.
+--kinds also takes `inserts`, of keys that are not there yet, and `large`, of values of 16 KiB.
 """
 
 import argparse
@@ -27,7 +28,10 @@ from foundation import processor_seconds, words
 from snapshots import Server, free_port
 
 PORTIONS = 64
+# Of inserts more are made, each round, so that they are of new keys.
+PORTIONS_OF_INSERTS = 30_000
 CONTENDED = 10
+KINDS = ["apart", "multi", "mset", "contended", "inserts", "large"]
 
 
 def key(index):
@@ -38,6 +42,8 @@ def transaction(kind, keys):
     """The requests of one, and the bytes of their replies."""
     one, other = (key(random.randrange(keys)) for _ in range(2))
     value = b"%08d" % random.randrange(10**8)
+    if kind == "large":
+        value *= 2048
     pair = [
         words(b"SELECT", b"0"),
         words(b"SET", one, value),
@@ -52,9 +58,9 @@ def transaction(kind, keys):
 
 
 def portions(kind, keys, together):
-    keys = CONTENDED if kind == "contended" else keys
+    keys = {"contended": CONTENDED, "inserts": 10**12}.get(kind, keys)
     made = []
-    for _ in range(PORTIONS):
+    for _ in range(PORTIONS_OF_INSERTS if kind == "inserts" else PORTIONS):
         parts = [transaction(kind, keys) for _ in range(together)]
         made.append((b"".join(part for part, _ in parts), sum(count for _, count in parts)))
     return made
@@ -117,10 +123,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--durability", default="interval")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS[:4])
     settings = parser.parse_args()
     random.seed(1)
-    kinds = ["apart", "multi", "mset", "contended"]
-    made = {kind: portions(kind, settings.keys, settings.together) for kind in kinds}
+    made = {kind: portions(kind, settings.keys, settings.together) for kind in settings.kinds}
     alone = portions("contended", settings.keys, 1)
     binaries = [settings.pando] + ([settings.vs] if settings.vs else [])
     for workers, engine in itertools.product(settings.workers, settings.engines):
@@ -146,6 +152,8 @@ def measure(settings, what, subjects, made, alone):
     for _, (binary, server, _) in itertools.product(range(settings.rounds), subjects):
         load = Load(server.port, settings.connections)
         for kind, some in made.items():
+            if kind == "inserts":
+                some = portions(kind, settings.keys, settings.together)
             before = processor_seconds(server.process.pid)
             answered, seconds = load.run(some, settings.seconds)
             busy = processor_seconds(server.process.pid) - before
