@@ -1,9 +1,9 @@
 //! Reading: from a root to a leaf, straight through the slots (ME2 pointers-hold), and on to
 //! discretionary copies once there are branches (MF2 forwarders-lead-on).
 //!
-//! An inner node is read as it lies, a leaf under its latch. What is found in a leaf stays there
-//! for as long as its page is held, or nobody else is inside. Only the
-//! end of a run holds several (SL2 latches-in-order).
+//! An inner node is searched by its fan (`page/fan.rs`), or read as it lies, a leaf under its
+//! latch. What is found in a leaf stays there for as long as its page is held, or nobody else is
+//! inside. Only the end of a run holds several (SL2 latches-in-order).
 
 use std::ops::{ControlFlow, Deref, Range};
 use std::sync::OnceLock;
