@@ -5,6 +5,8 @@
 pub(crate) enum Fault {
     /// Nodes change without a mark (CL1 marked-before).
     Unmarked,
+    /// An entry gets another record without a mark of its leaf (CL1 marked-before).
+    ReplacedUnmarked,
     /// Leaves are judged and changed without their latch (CX2 leaf-latched).
     Unlatched,
     /// A leaf leaves the tree, and whoever waits for its latch is not told (CX7 gone-counted).

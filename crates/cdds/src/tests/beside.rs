@@ -27,6 +27,8 @@ const KEYS: usize = 24;
 struct History {
     begun: AtomicU64,
     ended: AtomicU64,
+    /// The last removal that has begun.
+    removed: AtomicU64,
 }
 
 type Map = BTreeMap<usize, u64>;
@@ -82,6 +84,7 @@ impl World {
         };
         history.begun.store(number, Ordering::SeqCst);
         if number.is_multiple_of(2) {
+            history.removed.store(number, Ordering::SeqCst);
             tree.remove(&key(index)).unwrap();
         } else {
             tree.put(&key(index), &value(index, number)).unwrap();
@@ -137,6 +140,7 @@ impl World {
     fn check(&self, index: usize, (ended, rolled): (u64, u64), seen: Option<u64>) {
         let history = &self.histories[index];
         let begun = history.begun.load(Ordering::SeqCst);
+        let removed = history.removed.load(Ordering::SeqCst);
         let undisturbed = self.rollbacks.0.load(Ordering::SeqCst) == 0 && rolled == 0;
         let lowest = if undisturbed { ended } else { 0 };
         match seen {
@@ -145,7 +149,7 @@ impl World {
                 "key {index}: {number}, not in {lowest}..={begun}"
             ),
             None => assert!(
-                !undisturbed || ended.is_multiple_of(2) || begun > ended,
+                !undisturbed || ended.is_multiple_of(2) || removed > ended,
                 "key {index} is lost, {ended}..={begun}"
             ),
         }
@@ -309,6 +313,28 @@ fn slots_used_again(fault: Option<Fault>) {
     canary::plant(None);
 }
 
+/// A reader of a key beside puts of it in one epoch, which change its entry where it is.
+#[cfg(shuttle)]
+fn entries_replaced(fault: Option<Fault>) {
+    const LAST: u64 = 7;
+    canary::plant(fault);
+    let mut tree = create(Simulated::new(1 << 17));
+    tree.put(&key(0), &value(0, 1)).unwrap();
+    let mut reader = tree.reader().unwrap();
+    let reader = thread::spawn(move || {
+        canary::plant(fault);
+        for _ in 0..8 {
+            let seen = reader.get(&key(0), |value| value.map(|value| number_of(0, value)));
+            assert!(seen.unwrap().is_some(), "CL1 marked-before");
+        }
+    });
+    for number in (3..=LAST).step_by(2) {
+        tree.put(&key(0), &value(0, number)).unwrap();
+    }
+    reader.join().expect("the reader does not panic");
+    canary::plant(None);
+}
+
 #[cfg(not(shuttle))]
 mod threads {
     use pando_pmem::Simulated;
@@ -357,7 +383,7 @@ mod schedules {
     use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
     use shuttle::{Config, Runner};
 
-    use super::{Fault, history, slots_used_again};
+    use super::{Fault, entries_replaced, history, slots_used_again};
 
     /// The same in every run; `PANDO_SCHEDULES` asks for another number of them.
     const SEED: u64 = 1;
@@ -417,6 +443,19 @@ mod schedules {
     #[should_panic]
     fn a_missing_mark_is_caught() {
         caught(Fault::Unmarked);
+    }
+
+    #[test]
+    fn an_entry_that_gets_another_record_is_there_all_the_time() {
+        let test = || entries_replaced(None);
+        run(RandomScheduler::new_from_seed(SEED, schedules()), test);
+    }
+
+    #[test]
+    #[should_panic]
+    fn an_entry_that_gets_another_record_unnoticed_is_caught() {
+        let test = || entries_replaced(Some(Fault::ReplacedUnmarked));
+        run(RandomScheduler::new_from_seed(SEED, 20_000), test);
     }
 
     #[test]
