@@ -1,8 +1,7 @@
 //! Looking for a key in a leaf: by fingerprints, from its home on, or where it was found ahead.
 
-use pando_pmem::{LINE_BYTES, Offset, Pmem, Pool, WORD_BYTES, Words};
+use pando_pmem::{Offset, Pmem, Pool, WORD_BYTES, Words, epoch_bits};
 
-use crate::canary::{self, Fault};
 use crate::node::{
     Entry, Found, Node, Span, View, equal_bits, fingerprint_of, header_bytes, home_of, load_epochs,
     slot_bytes,
@@ -11,28 +10,15 @@ use crate::probe::prefix_of;
 use crate::record::Record;
 use crate::seal;
 
-/// Slots from its home on in which most keys are.
-const NEAR_SLOTS: u64 = 3;
+/// Slots from its home on among which most often one is free.
+const NEAR_SLOTS: u64 = 7;
 
-/// Slots behind those, among which most often one is free.
-const FURTHER_SLOTS: u64 = 4;
-
-/// Asks for the lines that a look-up of a key with this fingerprint reads first in a leaf.
-#[inline]
-pub(crate) fn prefetch_leaf<M: Pmem>(pool: &Pool<M>, (at, slots): (Offset, u64), fingerprint: u8) {
-    let home = header_bytes(slots) + home_of(fingerprint, slots) * slot_bytes(0);
-    let near = NEAR_SLOTS * slot_bytes(0);
-    pool.memory().prefetch(at, 2 * WORD_BYTES as usize);
-    pool.memory().prefetch(at.plus(home), near as usize);
-}
-
-/// The same for the slots where such a key is put, if those are taken.
+/// Asks for the slots of a leaf where a key with this fingerprint is put.
 #[inline]
 pub(crate) fn prefetch_slots<M: Pmem>(pool: &Pool<M>, (at, slots): (Offset, u64), fingerprint: u8) {
-    let first = home_of(fingerprint, slots) + NEAR_SLOTS;
-    let further = at.plus(header_bytes(slots) + first * slot_bytes(0));
-    let bytes = FURTHER_SLOTS * slot_bytes(0);
-    pool.memory().prefetch(further, bytes as usize);
+    let home = header_bytes(slots) + home_of(fingerprint, slots) * slot_bytes(0);
+    let bytes = NEAR_SLOTS * slot_bytes(0);
+    pool.memory().prefetch(at.plus(home), bytes as usize);
 }
 
 /// See [`Node::alike`].
@@ -101,17 +87,6 @@ impl<'p, M: Pmem> Node<'p, M> {
         })
     }
 
-    /// The same where its slot is known, most likely.
-    #[inline]
-    pub(crate) fn find_at(self, slot: u64, key: &[u8], view: View) -> Option<(Found, Record<'p>)> {
-        if slot >= self.slots {
-            return None;
-        }
-        let found = self.pair_in(slot, prefix_of(key), view);
-        let trusts = canary::has(Fault::SlotTrusted);
-        found.filter(|(_, record)| record.key() == key || trusts)
-    }
-
     /// What a view sees in this slot of a leaf, if it begins with these bytes or is damaged, and
     /// the leaf has not changed meanwhile.
     #[inline]
@@ -148,20 +123,41 @@ impl<'p, M: Pmem> Node<'p, M> {
         (!self.is_right(slot)).then(|| Record::of_damaged_node(self.at))
     }
 
-    /// Asks for the record that a look-up of the key will most likely read; its slot, and where it
-    /// is.
-    pub(crate) fn prefetch_alike(self, key: &[u8], fingerprint: u8) -> Option<(u64, Offset)> {
-        let (prefix, memory) = (prefix_of(key), self.pool.memory());
-        for slot in self.alike(fingerprint) {
-            let words = memory.row(self.slot_at(slot), 4);
-            // Most of what has ended is somewhere else, and most often the first one is it.
-            if words.load(1) == 0 && words.load(2) == prefix {
-                let record = Offset::new(words.load(3));
-                memory.prefetch(record, 2 * LINE_BYTES as usize);
-                return Some((slot, record));
-            }
+    /// Asks for the slots that a look-up of a key with this fingerprint reads: most often its own,
+    /// and one that it had before. The first of them.
+    #[inline]
+    pub(crate) fn prefetch_alike(self, fingerprint: u8) -> Option<u64> {
+        let (mut alike, memory) = (self.alike(fingerprint), self.pool.memory());
+        let first = alike.next()?;
+        memory.prefetch(self.slot_at(first), WORD_BYTES as usize);
+        if alike.equal != 0
+            && let Some(next) = alike.next()
+        {
+            memory.prefetch(self.slot_at(next), WORD_BYTES as usize);
         }
-        None
+        Some(first)
+    }
+
+    /// The entry of a key with this fingerprint and these first bytes that the present sees, and
+    /// that is as it was stored (CN5 sealed), from the first slot that may have it on: its slot,
+    /// and its record. It is so if the leaf has not changed meanwhile.
+    #[inline]
+    pub(crate) fn judge_alike(
+        self,
+        (first, fingerprint): (u64, u8),
+        prefix: u64,
+    ) -> Option<(u64, Offset)> {
+        let judge = |slot: u64| {
+            let words = self.pool.memory().row(self.slot_at(slot), 4);
+            if words.load(1) != 0 || words.load(2) != prefix {
+                return None;
+            }
+            let (start, record) = (words.load(0), words.load(3));
+            let is_right = seal::are_right([start, 0], [prefix, record]);
+            let is_seen = View::PRESENT.sees(self.pool, epoch_bits(start).0);
+            (is_right && is_seen).then(|| (slot, Offset::new(record)))
+        };
+        judge(first).or_else(|| self.alike(fingerprint).skip(1).find_map(judge))
     }
 
     /// The slots of a leaf with this fingerprint (CN4 fingerprinted), those near its home first.

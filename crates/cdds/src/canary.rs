@@ -25,8 +25,9 @@ pub(crate) enum Fault {
     PresentAddress,
     /// A reader of a snapshot does not ask whether it is still there before it follows a link.
     Unkept,
-    /// What is in a slot that was found ahead is taken for the key's, whatever its key is.
-    SlotTrusted,
+    /// An entry that was found ahead is taken for one that is there, although its leaf has changed
+    /// (CA1 judged-while-unchanged).
+    JudgedKept,
     /// Nobody asks whether an entry is as it was stored (CN5 sealed).
     SealUnasked,
     /// An entry gets another record while it has its beginning (CN5 sealed).

@@ -189,7 +189,8 @@ impl<M: Pmem> Tree<M> {
         if let Some(found) = found {
             work.replaced = Some(found.entry.record);
             if leaf.span(found.slot).start == self.open.0 {
-                // CL1 marked-before: for a moment the key has no entry.
+                // CL1 marked-before: for a moment the key has no entry, and what was judged ahead
+                // (CA1 judged-while-unchanged) has been replaced.
                 if !canary::has(Fault::ReplacedUnmarked) {
                     self.mark(leaf, work);
                 }

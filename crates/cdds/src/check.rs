@@ -7,7 +7,7 @@ use pando_sync::LogEpoch;
 use thiserror::Error;
 
 use crate::frame::Way;
-use crate::node::{ANCHOR, Entry, Found, Node, Probe, View};
+use crate::node::{ANCHOR, Entry, FirstBytes, Found, Node, Probe, View};
 use crate::record::Record;
 use crate::tree::{ANCHOR_SLOTS, Tree};
 
@@ -306,7 +306,7 @@ impl<'t, M: Pmem> Walk<'t, M> {
         };
         let finds = |found: &Found| {
             let key = node.key_of(found.slot).unwrap_or_default();
-            let found_way = frame.find(&Probe::new(key), |slot| node.key_of(slot));
+            let found_way = frame.find((key, &FirstBytes::of(key)), |slot| node.key_of(slot));
             found.entry.record.is_none() || found_way == Some(way(found))
         };
         let same = frame.ways().eq(found.iter().map(way)) && found.iter().all(finds);

@@ -37,7 +37,7 @@ use pando_sync::version_lock::{NodeKind, NodeVersion, VersionLock};
 
 use crate::canary::{self, Fault};
 use crate::latch::Watch;
-use crate::node::{Found, Node, Probe, View};
+use crate::node::{FirstBytes, Found, Node, View};
 use crate::scan::sorted;
 
 /// Words for what separators share.
@@ -152,6 +152,12 @@ impl Frames {
         })
     }
 
+    /// Whether the frame that was found there is still as it was.
+    #[inline]
+    pub(crate) fn stands(&self, at: FramePlace) -> bool {
+        Watch::of(&self.places[at.index as usize].lock, at.version).holds()
+    }
+
     /// The frame that was found there, if it is still as it was.
     #[inline]
     pub(crate) fn again(&self, at: FramePlace) -> Option<Frame<'_>> {
@@ -217,7 +223,7 @@ impl Frames {
         }
         let (separators, children) = words[COMMON..].split_at(self.slots);
         for (index, found) in found.iter().enumerate() {
-            let bytes = window(bytes_of(found), skip);
+            let bytes = FirstBytes::new(bytes_of(found)).window(skip);
             separators[index].store(bytes, Ordering::Relaxed);
             let child = found.entry.child.get() | found.slot << SLOT_SHIFT;
             children[index].store(child, Ordering::Relaxed);
@@ -287,7 +293,7 @@ impl Frame<'_> {
     #[inline]
     pub(crate) fn find<'k>(
         &self,
-        probe: &Probe<'_>,
+        (key, first): (&[u8], &FirstBytes),
         key_of: impl Fn(u64) -> Option<&'k [u8]>,
     ) -> Option<Way> {
         let (count, skip) = (self.count(), (self.head >> 16 & 0xff) as usize);
@@ -298,22 +304,20 @@ impl Frame<'_> {
         if separators.is_empty() {
             return way(0);
         }
-        let bytes = probe.words();
-        let place = match compare_common(bytes, common) {
+        let place = match compare_common(first, common) {
             Order::Less => 0,
             Order::Greater => separators.len(),
             Order::Equal => {
-                let wanted = window(bytes, skip);
+                let wanted = first.window(skip);
                 let place = separators.partition_point(|bytes| load(bytes) <= wanted);
                 if place > 0 && load(&separators[place - 1]) == wanted {
                     // Below `place` even if they change meanwhile.
                     let below = &separators[..place];
-                    let first = below.partition_point(|bytes| load(bytes) < wanted);
-                    let alike = &children[first + 1..=place];
-                    first
-                        + alike.partition_point(|child| {
-                            key_of(load(child) >> SLOT_SHIFT) <= Some(probe.key)
-                        })
+                    let lowest = below.partition_point(|bytes| load(bytes) < wanted);
+                    let alike = &children[lowest + 1..=place];
+                    lowest
+                        + alike
+                            .partition_point(|child| key_of(load(child) >> SLOT_SHIFT) <= Some(key))
                 } else {
                     place
                 }
@@ -367,21 +371,11 @@ fn top_bytes(bytes: usize) -> u64 {
     !u64::MAX.checked_shr(8 * bytes as u32).unwrap_or(0)
 }
 
-/// The eight bytes behind the first `skip`, of which there are at most 24.
-#[inline]
-fn window(bytes: [u64; 4], skip: usize) -> u64 {
-    let [first, second, third, fourth] = bytes;
-    let bytes = [first, second, third, fourth, 0];
-    let (index, bits) = ((skip / 8) & 3, 8 * (skip % 8) as u32);
-    // In two steps: none is as long as a word.
-    bytes[index] << bits | bytes[index + 1] >> 1 >> (63 - bits)
-}
-
 /// How a key's first bytes are to those that all separators share.
 #[inline]
-fn compare_common(bytes: [u64; 4], common: &[AtomicU64; COMMON]) -> Order {
+fn compare_common(bytes: &FirstBytes, common: &[AtomicU64; COMMON]) -> Order {
     for index in 0..SHARED {
-        let own = bytes[index] & load(&common[SHARED + index]);
+        let own = bytes.word(index) & load(&common[SHARED + index]);
         let shared = load(&common[index]);
         if own != shared {
             return own.cmp(&shared);
@@ -437,7 +431,8 @@ mod tests {
         });
         for skip in 0..=24 {
             let expected = std::array::from_fn(|byte| (skip + byte) as u8);
-            assert_eq!(window(bytes, skip), u64::from_be_bytes(expected), "{skip}");
+            let first = FirstBytes::new(bytes);
+            assert_eq!(first.window(skip), u64::from_be_bytes(expected), "{skip}");
             let (mut other, whole) = (bytes, skip.min(23));
             other[whole / 8] ^= 1 << (56 - 8 * (whole % 8));
             assert_eq!(common_bytes(bytes, other), whole);
@@ -445,7 +440,7 @@ mod tests {
             let shared = masks.clone().zip(bytes).map(|(mask, bytes)| bytes & mask);
             let common: Vec<_> = shared.chain(masks).map(AtomicU64::new).collect();
             let common = common.first_chunk().expect("so many words");
-            assert_eq!(compare_common(bytes, common), Order::Equal);
+            assert_eq!(compare_common(&first, common), Order::Equal);
         }
         assert_eq!(common_bytes(bytes, bytes), 24);
     }
@@ -482,7 +477,8 @@ mod schedules {
                 head: SLOTS as u64,
                 words: &words,
             };
-            assert!(frame.find(&Probe::new(&[5]), |_| Some(&[5])).is_some());
+            let found = frame.find((&[5], &FirstBytes::of(&[5])), |_| Some(&[5]));
+            assert!(found.is_some());
             writer.join().expect("it only stores");
         };
         shuttle::check_random(search, 1000);

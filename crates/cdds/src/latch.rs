@@ -71,6 +71,19 @@ impl Latches {
         let latch = &self.0[Self::index(at)];
         Watch::of(latch, latch.stable())
     }
+
+    /// The version of the node at `at`, if nobody changes it at that moment.
+    #[inline]
+    pub(crate) fn version(&self, at: Offset) -> Option<NodeVersion> {
+        let version = self.0[Self::index(at)].glance();
+        (!version.is_dirty()).then_some(version)
+    }
+
+    /// A watch of the node at `at` that began when it had this version.
+    #[inline]
+    pub(crate) fn watch_since(&self, at: Offset, version: NodeVersion) -> Watch<'_> {
+        Watch::of(&self.0[Self::index(at)], version)
+    }
 }
 
 /// Whether a node is as it was when the watch began.

@@ -96,6 +96,9 @@ impl<M: Pmem> Tree<M> {
         key: &[u8],
         spot: Option<&Spot>,
     ) -> Result<Option<Leaf<'_, M>>, Error> {
+        if let Some(leaf) = spot.and_then(|spot| self.latch_as_judged(key, spot)) {
+            return Ok(Some(leaf));
+        }
         let look = Look::PRESENT;
         let mut ahead = spot.and_then(|spot| self.shared.leaf_at(spot, look));
         loop {
@@ -113,6 +116,27 @@ impl<M: Pmem> Tree<M> {
         }
     }
 
+    /// The same of a leaf that nobody has changed since its spot was found: neither is read again.
+    #[inline]
+    fn latch_as_judged(&self, key: &[u8], spot: &Spot) -> Option<Leaf<'_, M>> {
+        if spot.record.is_none() {
+            return None;
+        }
+        let latch = self.shared.latches.latch(spot.leaf);
+        let (node, record) = self.shared.as_judged(|own| own == key, spot)?;
+        let entry = Entry::of_key(key, spot.record);
+        let slot = spot.slot;
+        Some(Leaf {
+            tree: self,
+            node,
+            latch,
+            held: None,
+            fingerprint: spot.fingerprint,
+            is_expected: true,
+            found: Some((Found { slot, entry }, record)),
+        })
+    }
+
     #[inline]
     fn latched<'t>(
         &'t self,
@@ -122,13 +146,12 @@ impl<M: Pmem> Tree<M> {
         spot: Option<&Spot>,
     ) -> Leaf<'t, M> {
         let fingerprint = spot.map_or_else(|| fingerprint_of(key), |spot| spot.fingerprint);
-        let ahead = spot.and_then(|spot| node.find_at(spot.slot, key, View::PRESENT));
         Leaf {
             tree: self,
             node,
             fingerprint,
             is_expected: spot.is_some(),
-            found: ahead.or_else(|| node.find_with(key, fingerprint, View::PRESENT)),
+            found: node.find_with(key, fingerprint, View::PRESENT),
             latch,
             held: None,
         }

@@ -44,8 +44,8 @@ use pando_sync::LogEpoch;
 
 use crate::canary::{self, Fault};
 use crate::latch::Watch;
-pub(crate) use crate::probe::Probe;
 use crate::probe::prefix_of;
+pub(crate) use crate::probe::{FirstBytes, Probe};
 use crate::record::Record;
 use crate::seal;
 
@@ -92,10 +92,10 @@ impl Entry {
 
     /// Above a leaf: a separator, where its record is, and the child.
     pub(crate) fn separator(key: &[u8], record: Offset, child: Offset) -> Self {
-        let Probe { prefix, more, .. } = Probe::new(key);
+        let first = FirstBytes::of(key);
         Self {
-            prefix,
-            more: Some(more),
+            prefix: first.prefix(),
+            more: Some(first.more()),
             record,
             child,
         }
@@ -305,6 +305,19 @@ impl<'p, M: Pmem> Node<'p, M> {
         }
     }
 
+    /// A leaf at `at`, whatever its header says: a node that is known to be one.
+    #[inline]
+    pub(crate) fn leaf(pool: &'p Pool<M>, at: Offset, slots: u64) -> Self {
+        Self {
+            pool,
+            at,
+            level: 0,
+            slots,
+            used: slots,
+            watch: Watch::STILL,
+        }
+    }
+
     /// The same node, read while others may change it. The watch began before [`Self::at`].
     pub(crate) fn watched(pool: &'p Pool<M>, at: Offset, slots: u64, watch: Watch<'p>) -> Self {
         Self {
@@ -506,7 +519,7 @@ impl<'p, M: Pmem> Node<'p, M> {
         let at = self.at.plus(header_bytes(self.slots));
         let row = self.pool.memory().row(at, 8 * self.used as usize);
         let bytes_of = |words: WordGroup<'_, 8>| first_bytes(words.load(2), words.load(5));
-        let wanted = first_bytes(probe.prefix, probe.more[0]);
+        let wanted = first_bytes(probe.first.prefix(), probe.first.more()[0]);
         let highest = row.groups::<8>().fold(0, |highest, words| {
             let bytes = bytes_of(words);
             let is_next = bytes <= wanted && bytes > highest;
@@ -546,12 +559,12 @@ impl<'p, M: Pmem> Node<'p, M> {
     /// Whether a separator whose prefix is not above the key's is above the key.
     fn is_above(self, words: WordGroup<'_, 8>, probe: &Probe<'_>) -> bool {
         let record = Offset::new(words.load(3));
-        if words.load(2) < probe.prefix || record.is_none() {
+        if words.load(2) < probe.first.prefix() || record.is_none() {
             return false;
         }
         let more = [5, 6, 7].map(|index| words.load(index));
         let order = more
-            .cmp(&probe.more)
+            .cmp(&probe.first.more())
             .then_with(|| self.key(record).cmp(&Some(probe.key)));
         order == Ordering::Greater
     }

@@ -35,7 +35,7 @@ impl<M: Pmem> fmt::Debug for Reader<M> {
 
 /// The outermost or an inner pin of a reader.
 pub(crate) struct Pinned<'r, M> {
-    shared: &'r Shared<M>,
+    pub(crate) shared: &'r Shared<M>,
     participant: &'r mut Participant<()>,
 }
 
@@ -112,20 +112,7 @@ impl<M: Pmem> Reader<M> {
         Ok(read(record))
     }
 
-    /// The same of a key whose way was found ahead.
-    #[inline]
-    pub(crate) fn show_ahead<R>(
-        &mut self,
-        key: &[u8],
-        spot: Option<&Spot>,
-        read: impl FnOnce(Option<Record<'_>>) -> R,
-    ) -> Result<R, Error> {
-        let pinned = self.pinned();
-        let record = pinned.shared.record_ahead(key, spot)?;
-        Ok(read(record))
-    }
-
-    /// Finds the ways to some keys ahead, for [`Self::show_ahead`].
+    /// Finds the ways to some keys ahead, for whoever is pinned then ([`Shared::record_ahead`]).
     pub(crate) fn warm<'k>(
         &mut self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,

@@ -13,7 +13,7 @@ use crate::change::Step;
 use crate::frame::{Frame, Frames, Way};
 use crate::latch::{Latches, Watch};
 use crate::limits::{HELD_MAX, SNAPSHOTS_MAX};
-use crate::node::{ANCHOR, Entry, Found, Node, Probe, View, bytes_of, fingerprint_of};
+use crate::node::{ANCHOR, Entry, FirstBytes, Found, Node, Probe, View, bytes_of, fingerprint_of};
 use crate::record::Record;
 use crate::tree::{ANCHOR_SLOTS, Error};
 
@@ -294,7 +294,9 @@ impl<M: Pmem> Shared<M> {
                 if !above.holds() && !canary::has(Fault::Uncoupled) {
                     return Err(Astray::Again);
                 }
-                let way = self.in_frame(&frame, &probe).ok_or(Astray::Again)?;
+                let way = self
+                    .in_frame(&frame, (key, &probe.first))
+                    .ok_or(Astray::Again)?;
                 if level.is_some_and(|above| !is_below(frame.level(), above)) {
                     let holds = frame.watch.holds();
                     return Err(if holds {
@@ -343,8 +345,12 @@ impl<M: Pmem> Shared<M> {
     /// The child that a frame leads a key to. The node itself is not touched, but where the frame
     /// does not decide.
     #[inline]
-    pub(crate) fn in_frame(&self, frame: &Frame<'_>, probe: &Probe<'_>) -> Option<Way> {
-        frame.find(probe, |slot| {
+    pub(crate) fn in_frame(
+        &self,
+        frame: &Frame<'_>,
+        (key, first): (&[u8], &FirstBytes),
+    ) -> Option<Way> {
+        frame.find((key, first), |slot| {
             let node = Node::watched(&self.pool, frame.node(), self.slots, frame.watch);
             node.key_of(slot)
         })

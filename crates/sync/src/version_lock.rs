@@ -55,6 +55,13 @@ pub const POISON: u64 = 0xdede_dede_dede_dede;
 pub struct NodeVersion(u64);
 
 impl NodeVersion {
+    /// Whether somebody is changing the node: what is read of it then belongs together by chance.
+    #[inline]
+    #[must_use]
+    pub const fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
     /// Whether the node has left its tree for good.
     #[inline]
     #[must_use]

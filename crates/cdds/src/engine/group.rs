@@ -70,7 +70,7 @@ impl State {
         }
         for (number, keys) in keys {
             if let Some(tree) = self.trees.get(&number) {
-                tree.keys.store(keys, Ordering::Relaxed);
+                tree.keys.add([keys.wrapping_sub(tree.keys())]);
                 tree.changed.store(true, Ordering::Relaxed);
             }
         }

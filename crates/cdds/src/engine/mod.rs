@@ -20,7 +20,7 @@
 //! | `state` | what takes the tree for itself (merges, commits, snapshots, restores): alone in it ([`Gated`]) | updates of one leaf, counts: inside, each session through its own entrance |
 //! | `generation` | whoever makes or drops a tree, under `state`: `Release` | sessions, `Acquire` |
 //! | `written` | whoever writes, commits: under `state`, `Relaxed` | [`Cdds::has_open_writes`], a hint |
-//! | counts of a tree | updates, under `state` shared and a leaf's latch: `Relaxed` | the commit, which has `state` for itself |
+//! | counts of a tree, by thread | updates, under `state` shared and a leaf's latch: `Relaxed` | the commit, which has `state` for itself; others, a number that is about right |
 //! | `images` | the same: their mutex, innermost | the same |
 //! | `graves` | [`Graves`] | |
 //! | `newest_retained` | whoever makes or drops a snapshot, under `state`: `Release` | `keeps`, `Acquire` |
@@ -251,7 +251,8 @@ pub struct Cdds {
 /// A tree among others.
 #[derive(Debug, Default)]
 struct Counted {
-    keys: AtomicU64,
+    /// Keys that came, less those that went: a negative number is below zero.
+    keys: Striped<1>,
     dropped: bool,
     /// Since the last commit.
     changed: AtomicBool,
@@ -268,7 +269,9 @@ impl Counted {
     }
 
     fn keys(&self) -> u64 {
-        self.keys.load(Ordering::Relaxed)
+        let [keys] = self.keys.sums();
+        // Beside others, one that went may be seen to go before it came.
+        if keys > u64::MAX / 2 { 0 } else { keys }
     }
 }
 
@@ -369,12 +372,11 @@ impl State {
         let Some(counted) = self.trees.get(&tree).filter(|_| came != went) else {
             return;
         };
-        if came {
-            counted.keys.fetch_add(1, Ordering::Relaxed);
-        } else {
-            counted.keys.fetch_sub(1, Ordering::Relaxed);
+        counted.keys.add([if came { 1 } else { u64::MAX }]);
+        // Most often it is set already, and then its line stays where it is.
+        if !counted.changed.load(Ordering::Relaxed) {
+            counted.changed.store(true, Ordering::Relaxed);
         }
-        counted.changed.store(true, Ordering::Relaxed);
     }
 
     /// Reads what the engine says of itself (CE3 counted).
@@ -387,10 +389,10 @@ impl State {
                 if let (Ok(number), Ok(keys)) = (number, keys) {
                     let dropped = keys == DROPPED;
                     let counted = Counted {
-                        keys: AtomicU64::new(if dropped { 0 } else { keys }),
                         dropped,
-                        changed: AtomicBool::new(false),
+                        ..Counted::default()
                     };
+                    counted.keys.add([if dropped { 0 } else { keys }]);
                     found.insert(TreeId(number), counted);
                 }
                 ControlFlow::Continue(())

@@ -22,6 +22,7 @@ use crate::ahead::Spot;
 use crate::limits::{CLEANED_AT_ONCE, VOID_RANGES_HURRIED};
 use crate::node::View;
 use crate::record::Record;
+use crate::shared::whole;
 use crate::{Direction, Error, Reader, Snapshot};
 
 /// Entries that a scan shows before it lets writers go ahead.
@@ -150,7 +151,13 @@ impl Warmed {
     /// What the next command asks for, if it is of this key.
     #[inline]
     fn take(&mut self, key: Key<'_>) -> Option<Ahead<'_>> {
-        let index = self.next.take()?;
+        let index = self.next.take();
+        self.ahead_of(index?, key)
+    }
+
+    /// What was found ahead at this place, if it is of this key.
+    #[inline]
+    fn ahead_of(&self, index: usize, key: Key<'_>) -> Option<Ahead<'_>> {
         let from = index
             .checked_sub(1)
             .map_or(Some(&0), |before| self.ends.get(before));
@@ -243,10 +250,20 @@ impl Point for CddsSession {
         if !self.is_live(key.tree) {
             return read(None);
         }
-        let ahead = self.warmed.take(key);
-        let Ahead { place, spot, .. } = ahead.unwrap_or_else(|| unwarmed(&mut self.place, key));
-        let show = |record: Option<Record<'_>>| show_record(record, read);
-        sound(self.reader.show_ahead(place, spot, show))
+        let (warmed, number) = (&mut self.warmed, key.tree.0.to_be_bytes());
+        let index = warmed.next.take();
+        let pinned = self.reader.pinned();
+        let spot = index.and_then(|index| warmed.spots.get(index)?.as_ref());
+        let is_key = |own: &[u8]| own.strip_prefix(&number) == Some(key.bytes);
+        let judged = spot.and_then(|spot| pinned.shared.as_judged(is_key, spot));
+        let record = if let Some((_, record)) = judged {
+            whole(record).map(Some)
+        } else {
+            let ahead = index.and_then(|index| warmed.ahead_of(index, key));
+            let ahead = ahead.unwrap_or_else(|| unwarmed(&mut self.place, key));
+            pinned.shared.record_ahead(ahead.place, ahead.spot)
+        };
+        show_record(sound(record), read)
     }
 
     fn warm(&mut self, keys: &[Key<'_>]) {

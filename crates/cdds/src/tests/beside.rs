@@ -180,17 +180,17 @@ impl World {
                 }
                 let spot = spots.get(index).and_then(Option::as_ref);
                 let spot = spot.filter(|_| random.bool());
-                let seen = reader.show_ahead(&key(index), spot, |record| {
-                    let value = record.map(Record::value);
-                    let number = value.map(|value| number_of(index, value));
-                    for _ in 0..10 {
-                        pando_sync::shim::step();
-                    }
-                    // It stands until the pin ends (CT3 horizon).
-                    assert_eq!(number, value.map(|value| number_of(index, value)));
-                    number
-                });
-                self.check(index, before, seen.unwrap());
+                let pinned = reader.pinned();
+                let record = pinned.shared.record_ahead(&key(index), spot).unwrap();
+                let value = record.map(Record::value);
+                let number = value.map(|value| number_of(index, value));
+                for _ in 0..10 {
+                    pando_sync::shim::step();
+                }
+                // It stands until the pin ends (CT3 horizon).
+                assert_eq!(number, value.map(|value| number_of(index, value)));
+                drop(pinned);
+                self.check(index, before, number);
             }
         }
     }

@@ -16,6 +16,7 @@ use pando_sync::{LogEpoch, lock};
 use super::crashes::{Run, failure, start_in, state_of};
 use super::subject::Subject;
 use super::{create, open};
+use crate::ahead::Spot;
 use crate::canary::{self, Fault};
 use crate::leaf::Done;
 use crate::record::Pair;
@@ -86,19 +87,60 @@ fn number_of(value: &[u8]) -> u64 {
     u64::from_be_bytes(words[0])
 }
 
-/// Puts what follows from what is there, or removes the key. Others may change the tree once its
-/// leaf was found ahead.
-fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) {
-    let mut spots = Vec::new();
-    {
-        let tree = world.read();
-        tree.shared.warm(std::iter::once(key), &mut spots);
+/// Whom a change needs the tree for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// Itself and others, if it can be.
+    Shared,
+    Alone,
+    /// Alone, after a group that is taken back.
+    Group,
+}
+
+impl Whose {
+    fn drawn(random: &mut Rng) -> Self {
+        match random.u8(..8) {
+            0 => Self::Alone,
+            1 => Self::Group,
+            _ => Self::Shared,
+        }
     }
-    {
+}
+
+/// What a writer found ahead, of some keys.
+#[derive(Default)]
+struct Warmed {
+    keys: Vec<Vec<u8>>,
+    spots: Vec<Option<Spot>>,
+}
+
+impl Warmed {
+    fn of(world: &World, keys: Vec<Vec<u8>>) -> Self {
+        let mut spots = Vec::new();
+        let all = keys.iter().map(Vec::as_slice);
+        world.read().shared.warm(all, &mut spots);
+        Self { keys, spots }
+    }
+
+    fn spot(&self, key: &[u8]) -> Option<&Spot> {
+        let place = self.keys.iter().position(|warmed| warmed == key)?;
+        self.spots[place].as_ref()
+    }
+}
+
+/// Puts what follows from what is there, or removes the key. Whoever comes in between may have
+/// changed the tree since its leaf was found ahead.
+fn update(
+    world: &World,
+    (key, spot): (&[u8], Option<&Spot>),
+    whose: Whose,
+    next: impl Fn(Option<u64>) -> Option<u64>,
+) {
+    if whose == Whose::Shared {
         let tree = world.read();
         let leaf = tree
             .is_open_at(LogEpoch::NONE)
-            .then(|| tree.latch(key, spots[0].as_ref()).unwrap());
+            .then(|| tree.latch(key, spot).unwrap());
         if let Some(mut leaf) = leaf.flatten() {
             let record = leaf.record().expect("it is whole");
             let there = record.map(|record| number_of(record.value()));
@@ -106,10 +148,9 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
             let done = match new {
                 Some(number) => {
                     let pair = Pair::new(&mut out, key, |out| out.extend(value(number)));
-                    leaf.put(pair, 0, Side::of(spots.len()))
-                        .expect("it is whole")
+                    leaf.put(pair, 0, Side::of(1)).expect("it is whole")
                 }
-                None => leaf.remove(Side::of(spots.len())),
+                None => leaf.remove(Side::of(1)),
             };
             if done == Done::Yes {
                 world.tell(key, new);
@@ -120,10 +161,16 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
     let mut tree = world.write();
     let there = tree.get(key).expect("it is whole").map(number_of);
     let new = next(there);
-    match new {
+    let change = |tree: &mut Tree<Simulated>| match new {
         Some(number) => tree.put(key, &value(number)).expect("room"),
         None => drop(tree.remove(key).expect("it is whole")),
+    };
+    if whose == Whose::Group {
+        tree.begin_group();
+        change(&mut tree);
+        tree.take_back().expect("it needs no room");
     }
+    change(&mut tree);
     tree.fence();
     world.tell(key, new);
 }
@@ -132,18 +179,26 @@ fn update(world: &World, key: &[u8], next: impl Fn(Option<u64>) -> Option<u64>) 
 fn write(world: &World, writer: u64, seed: u64, changes: u64) -> (Vec<Option<u64>>, u64) {
     let mut random = Rng::with_seed(seed ^ writer << 32);
     let (mut own, mut counted) = (vec![None; KEYS as usize], 0);
+    let mut warmed = Warmed::default();
     for number in 0..changes {
+        if random.u8(..3) == 0 {
+            let keys = (0..KEYS).map(|place| key(writer, place));
+            warmed = Warmed::of(world, keys.chain((0..COUNTERS).map(counter)).collect());
+        }
         match random.u8(..8) {
             0 => drop(world.write().commit().unwrap()),
             1..4 => {
                 let next = |there: Option<u64>| Some(there.unwrap_or(0) + 1);
-                update(world, &counter(random.u64(..COUNTERS)), next);
+                let counter = counter(random.u64(..COUNTERS));
+                let at = (&*counter, warmed.spot(&counter));
+                update(world, at, Whose::drawn(&mut random), next);
                 counted += 1;
             }
             _ => {
                 let place = random.usize(..own.len());
                 let next = (random.u8(..3) > 0).then_some(number);
-                update(world, &key(writer, place as u64), |there| {
+                let (key, whose) = (key(writer, place as u64), Whose::drawn(&mut random));
+                update(world, (&*key, warmed.spot(&key)), whose, |there| {
                     assert_eq!(
                         there, own[place],
                         "CX2 leaf-latched: nobody else changes it"
@@ -239,7 +294,10 @@ fn record(seed: u64) -> Run {
                 let mut random = Rng::with_seed(seed ^ writer << 32 ^ round << 40);
                 for _ in 0..6 {
                     let next = (random.u8(..4) > 0).then_some(round + 1);
-                    update(&world, &key(writer, random.u64(..12)), |_| next);
+                    let key = key(writer, random.u64(..12));
+                    let warmed = Warmed::of(&world, vec![key.clone()]);
+                    let at = (&*key, warmed.spot(&key));
+                    update(&world, at, Whose::Shared, |_| next);
                     thread::yield_now();
                 }
             })
@@ -280,8 +338,17 @@ const FENCE: Mark = Mark("tree: fence of changes");
 
 #[cfg(not(shuttle))]
 mod threads {
-    use super::{FENCE, crash, history};
+    use super::{FENCE, Fault, canary, crash, history};
     use crate::tests::crashes::effort;
+
+    /// It needs no luck: a thread's own changes are enough. Which check notices it plays no part.
+    #[test]
+    fn an_entry_that_gets_another_record_unnoticed_is_caught() {
+        let history = |seed| move || history(seed, 1500, Some(Fault::ReplacedUnmarked));
+        let noticed = (0..12).any(|seed| std::panic::catch_unwind(history(seed)).is_err());
+        canary::plant(None);
+        assert!(noticed, "CL1 marked-before");
+    }
 
     #[test]
     fn writers_of_one_tree_lose_nothing() {
@@ -354,6 +421,18 @@ mod schedules {
     #[should_panic]
     fn a_missing_mark_is_caught() {
         caught(Fault::Unmarked);
+    }
+
+    #[test]
+    #[should_panic]
+    fn an_entry_that_gets_another_record_unnoticed_is_caught() {
+        caught(Fault::ReplacedUnmarked);
+    }
+
+    #[test]
+    #[should_panic]
+    fn an_entry_that_is_trusted_although_its_leaf_has_changed_is_caught() {
+        caught(Fault::JudgedKept);
     }
 
     #[test]
