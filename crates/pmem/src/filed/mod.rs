@@ -72,7 +72,8 @@ impl Filed {
     pub fn create(path: &Path, bytes: u64) -> Result<Self, PoolError> {
         check_size(bytes)?;
         // With room for the journal: a commit that the disk has no room for is the last one.
-        let file = file::create(path, BLOCK_BYTES + bytes + journal::lap_bytes(bytes))?;
+        let all = BLOCK_BYTES + bytes + journal::lap_bytes(bytes);
+        let file = file::create(path, all, |_| Ok(()))?;
         let made = (|| {
             let written = RealDisk.open(path, Access::Write)?;
             written.write_all_at(journal::head(bytes).as_slice(), 0)?;

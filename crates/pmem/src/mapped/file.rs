@@ -8,13 +8,19 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 
 use crate::PoolError;
 
-/// Creates a file that must not exist, with room for all of its bytes, and locks it.
+/// Creates a file that must not exist, with room for all of its bytes, and locks it. `prepare` may
+/// take some of the room in its own way.
 ///
 /// Without the room a store to the mapping could end the process when the file system is full.
-pub(crate) fn create(path: &Path, bytes: u64) -> Result<File, PoolError> {
+pub(crate) fn create(
+    path: &Path,
+    bytes: u64,
+    prepare: impl FnOnce(&File) -> std::io::Result<()>,
+) -> Result<File, PoolError> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).open(path)?;
     let made = lock(&file).and_then(|()| {
+        prepare(&file)?;
         fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(std::io::Error::from)?;
         Ok(())
     });

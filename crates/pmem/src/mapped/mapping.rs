@@ -4,7 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
 
+use pando_sync::shim::unmodelled::{AtomicU32, Ordering};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -22,11 +24,25 @@ unsafe extern "C" {
     fn madvise(start: *mut c_void, bytes: usize, advice: c_int) -> c_int;
 }
 
+/// A new file's pages are made huge for so long, which is enough for some GiB where the system has
+/// huge pages ready.
+const MAKING_PAGES_MAX: Duration = Duration::from_millis(500);
+
+/// To clear a huge page takes a third of a millisecond. Where it takes longer than this, the system
+/// looks for memory, and small pages are cheaper.
+const JOINING_MAX: Duration = Duration::from_millis(1);
+
+/// Then so many are left as they are, at most, before another one is tried.
+const SKIPS_MAX: u32 = 127;
+
 /// Mapped bytes.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// Pages that are not made huge since the last one took long, and how many of them are left.
+    skips: AtomicU32,
+    skips_left: AtomicU32,
 }
 
 // SAFETY: a mapping is an address; whoever uses the bytes sees to the rest.
@@ -53,7 +69,24 @@ impl Mapping {
             }
         })?;
         let start = NonNull::new(start.cast()).expect("the system maps nothing at 0");
-        Ok(Self { start, bytes })
+        Ok(Self {
+            start,
+            bytes,
+            skips: AtomicU32::new(0),
+            skips_left: AtomicU32::new(0),
+        })
+    }
+
+    /// Gives a file without pages huge ones, as many as the system makes within
+    /// [`MAKING_PAGES_MAX`]: it clears them, and need not make them of small ones later, which it
+    /// copies.
+    pub(crate) fn make_pages(&self) {
+        let began = Instant::now();
+        let make = |from| {
+            self.populate(from as u64, PAGE_BYTES);
+            began.elapsed() < MAKING_PAGES_MAX && self.join(from)
+        };
+        let _ = (0..self.bytes).step_by(HUGE_BYTES).all(make);
     }
 
     /// Makes one page of the [`HUGE_BYTES`] that begin in this range, if any do: nothing lies in
@@ -67,7 +100,7 @@ impl Mapping {
         }
         // Linux makes no page of none.
         self.populate(begin as u64, PAGE_BYTES);
-        self.join(begin)
+        self.join_if_fast(begin)
     }
 
     /// The same of those that end in this range, which are in use: where the system had no huge
@@ -76,8 +109,28 @@ impl Mapping {
         let from = from as usize;
         let end = (from + bytes) / HUGE_BYTES * HUGE_BYTES;
         if end > from {
-            self.join(end - HUGE_BYTES);
+            self.join_if_fast(end - HUGE_BYTES);
         }
+    }
+
+    /// Makes one page, as [`Self::join`], unless that took long the last time: then of ever fewer.
+    fn join_if_fast(&self, from: usize) -> bool {
+        // Relaxed: whatever they say, pages hold what they held.
+        let left = self.skips_left.load(Ordering::Relaxed);
+        if left > 0 {
+            self.skips_left.store(left - 1, Ordering::Relaxed);
+            return false;
+        }
+        let began = Instant::now();
+        let joined = self.join(from);
+        let skips = if began.elapsed() < JOINING_MAX {
+            0
+        } else {
+            (2 * self.skips.load(Ordering::Relaxed) + 1).min(SKIPS_MAX)
+        };
+        self.skips.store(skips, Ordering::Relaxed);
+        self.skips_left.store(skips, Ordering::Relaxed);
+        joined
     }
 
     /// Makes one page of the [`HUGE_BYTES`] from there on, unless they are one; whether they are.

@@ -31,7 +31,7 @@ use std::io;
 use std::path::Path;
 
 use pando_sync::Striped;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fstatvfs};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
 
@@ -60,6 +60,11 @@ pub enum Medium {
 }
 
 impl Medium {
+    /// Whether it is a tmpfs.
+    fn is_shared(self) -> bool {
+        matches!(self, Self::SharedMemory | Self::Rehearsal)
+    }
+
     /// What files of a directory lie on, if they can be mapped: shared memory on a tmpfs, else
     /// persistent memory where the file system has direct access, which is tried.
     pub fn of_directory(path: &Path) -> io::Result<Option<Self>> {
@@ -129,7 +134,17 @@ impl Mapped {
         protection: Protection,
     ) -> Result<Self, PoolError> {
         check_size(bytes)?;
-        let file = file::create(path, bytes)?;
+        let file = file::create(path, bytes, |file| {
+            let fits = || {
+                let free = fstatvfs(file)?;
+                Ok::<_, Errno>(bytes <= free.f_bavail.saturating_mul(free.f_frsize))
+            };
+            if medium.is_shared() && lies_in_memory(file)? && fits()? {
+                file.set_len(bytes)?;
+                Mapping::new(file, 0, bytes, MapFlags::SHARED)?.make_pages();
+            }
+            Ok(())
+        })?;
         Self::map(file, bytes, medium, protection).inspect_err(|_| {
             // It is of no use to anybody.
             let _ = std::fs::remove_file(path);
@@ -173,7 +188,7 @@ impl Mapped {
             Medium::SharedMemory => Flush::Never,
             Medium::Rehearsal => detected.unwrap_or(Flush::Nothing),
         };
-        let is_shared = matches!(medium, Medium::SharedMemory | Medium::Rehearsal);
+        let is_shared = medium.is_shared();
         let flags = if is_shared {
             if !lies_in_memory(&file)? {
                 return Err(PoolError::NotInMemory);
@@ -292,7 +307,7 @@ impl Pmem for Mapped {
 
     fn expect_writes(&self, at: Offset, length: usize) {
         self.region.check(at, length);
-        let is_shared = matches!(self.medium, Medium::SharedMemory | Medium::Rehearsal);
+        let is_shared = self.medium.is_shared();
         let is_joined = is_shared && self.mapping.expect_page(at.get(), length);
         self.mapping.populate(at.get(), length);
         if is_shared && !is_joined {

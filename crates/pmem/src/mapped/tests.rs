@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -373,6 +374,8 @@ fn pages_that_are_expected_hold_what_they_held() {
     let scratch = Scratch::new("expected");
     let medium = Medium::SharedMemory;
     let memory = Mapped::create(&scratch.0, 4 * HUGE, medium, Protection::None).unwrap();
+    let blocks = fs::metadata(&scratch.0).unwrap().blocks();
+    assert_eq!(512 * blocks, 4 * HUGE, "PX3 room-first");
     let words = [HUGE - 8, HUGE, HUGE + 4096, 2 * HUGE - 8, 2 * HUGE].map(Offset::new);
     for at in words {
         memory.store(at, at.get());
