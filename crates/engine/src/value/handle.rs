@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use pando_sync::prefetch::prefetch_line;
 use triomphe::Arc as Counted;
 
 use super::cost;
@@ -37,6 +38,11 @@ impl<T> Handle<T> {
     /// Identifies the node among all others while it is held.
     pub(super) fn address(&self) -> *const u8 {
         Counted::as_ptr(&self.0).cast()
+    }
+
+    /// Requests the node's first line, on which its counter is.
+    pub(super) fn request(&self) {
+        prefetch_line(self.address());
     }
 
     /// Whether somebody else may hold the node: a hint, where others change handles meanwhile.

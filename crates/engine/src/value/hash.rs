@@ -6,7 +6,7 @@ use std::iter::FusedIterator;
 
 use super::list;
 use super::row::{self, Entries, Name, Part, RowRef, ShortRow};
-use super::wide::{Changes, Column, EXCHANGED_BYTES, End, Leaf};
+use super::wide::{Changes, Column, End, Leaf};
 use super::{Body, Chunked, PackedRow, RowTag, StringBody, StringRef, WideRow};
 use crate::limits::{COLUMN_FLAT_BYTES_MAX, FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
@@ -488,11 +488,13 @@ impl<'o> HashDraft<'o> {
         !self.get(field).is_some_and(stays) && self.set(field, value)
     }
 
-    /// Sets a field to a value as long as the old one, if there is one, and leaves that in its
-    /// place; returns whether the field is new. Makes the row a large one. O(log fields).
-    pub(super) fn exchange(&mut self, field: &[u8], value: &mut [u8; EXCHANGED_BYTES]) -> bool {
-        check_name(field);
-        self.as_wide().exchange(field, value)
+    /// The draft as a large row, if it is one, for changes of fields of lawful lengths to flat
+    /// values.
+    pub(super) fn wide_mut(&mut self) -> Option<&mut WideRow> {
+        match &mut self.form {
+            Form::Wide(row) => Some(row),
+            Form::Packed(_) => None,
+        }
     }
 
     fn set_column(&mut self, field: &[u8], column: Column<'_>) -> bool {

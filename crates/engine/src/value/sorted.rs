@@ -16,7 +16,7 @@
 //! - **DZ2 scores-are-numbers** No score is NaN. 0 and -0 are in one place.
 
 use super::{Body, HashDraft, HashIter, HashRef, RowTag, WideRow};
-use crate::limits::PACKED_ROW_BYTES_MAX;
+use crate::limits::{FIELD_BYTES_MAX, PACKED_ROW_BYTES_MAX};
 
 const BY_MEMBER: u8 = b'm';
 const BY_SCORE: u8 = b's';
@@ -24,6 +24,9 @@ const NEGATIVE_ZERO: &[u8] = b"-";
 
 /// Bytes in front of the member in a name of the second order.
 const HEAD_BYTES: usize = 1 + size_of::<u64>();
+
+/// Most bytes of a member.
+const MEMBER_BYTES_MAX: usize = FIELD_BYTES_MAX - HEAD_BYTES;
 
 /// A sorted set: members with scores, by score and then by member.
 ///
@@ -269,6 +272,8 @@ pub struct SortedDraft<'o> {
     indexed: bool,
     /// The name of the column that is being changed.
     name: Vec<u8>,
+    /// That of one which will be.
+    next_name: Vec<u8>,
 }
 
 impl<'o> SortedDraft<'o> {
@@ -279,6 +284,7 @@ impl<'o> SortedDraft<'o> {
             row: HashDraft::new(old.map(|old| old.row)),
             indexed: old.is_some_and(|old| old.indexed),
             name: Vec::new(),
+            next_name: Vec::new(),
         }
     }
 
@@ -289,6 +295,7 @@ impl<'o> SortedDraft<'o> {
             indexed: SortedRef::new(HashRef::Wide(&row)).indexed,
             row: HashDraft::of(row),
             name: Vec::new(),
+            next_name: Vec::new(),
         }
     }
 
@@ -362,21 +369,27 @@ impl<'o> SortedDraft<'o> {
     /// Gives a member a score that is not 0; returns the one that it had. As [`Self::set`], but
     /// made for scores that are others: one descent less.
     pub fn replace(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        if !self.indexed {
+        let row = if self.indexed { self.row.wide_mut() } else { None };
+        let Some(row) = row else {
             return self.set(member, score);
-        }
+        };
         assert!(!score.is_nan() && score != 0.0, "DZ2");
+        assert!(member.len() <= MEMBER_BYTES_MAX, "the caller's bound");
+        let (name, next) = (&mut self.name, &mut self.next_name);
+        put_by_member(name, member);
+        put_by_score(next, score, member);
+        // Both leaves are on their way before the first is searched.
+        let (member_way, score_way) = (row.way_to(name), row.way_to(next));
         let mut bits = score.to_bits().to_le_bytes();
-        put_by_member(&mut self.name, member);
-        let is_new = self.row.exchange(&self.name, &mut bits);
+        let is_new = row.exchange(&member_way, name, &mut bits);
         let old = (!is_new).then(|| f64::from_bits(u64::from_le_bytes(bits)));
         if old != Some(score) {
             if let Some(old) = old {
-                put_by_score(&mut self.name, old, member);
-                self.remove_name();
+                put_by_score(name, old, member);
+                let found = row.remove(name);
+                debug_assert!(found, "DZ1 both-orders");
             }
-            put_by_score(&mut self.name, score, member);
-            self.row.set(&self.name, b"");
+            row.set_along(&score_way, next, b"");
         }
         old
     }

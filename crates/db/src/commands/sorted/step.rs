@@ -3,16 +3,12 @@
 use pando_engine::SortedDraft;
 use pando_protocol::command::SortedCommand;
 use pando_protocol::{Reply, Request, RespVersion, number};
-use smallvec::SmallVec;
 
-use super::add::{Options, give, reply_given};
+use super::add::{Done as Added, Options, give, reply_given};
 use super::{reply_entries, reply_score};
 use crate::commands::check_member;
 use crate::commands::joined::{Done, Given, Step, Subject};
 use crate::error::CommandError;
-
-/// The scores of one command, which mostly gives one.
-type Scores = SmallVec<[f64; 4]>;
 
 /// One command, as a change of a sorted set (JU1 as-if-alone).
 pub(in crate::commands) fn step(
@@ -25,17 +21,24 @@ pub(in crate::commands) fn step(
     match command {
         SortedCommand::Zadd => {
             let (options, first) = Options::parse(request)?;
-            let scores = request.args_from(first).step_by(2);
-            let scores = scores.map(number::parse_f64).collect::<Option<Scores>>();
-            // What is wrong with a score is said elsewhere, before anything is changed.
-            let Some(scores) = scores else {
-                return Ok(Step::Alone);
+            let done = if request.len() - first == 2 {
+                let Some(score) = number::parse_f64(request.arg(first)) else {
+                    return Ok(Step::Alone);
+                };
+                let member = request.arg(first + 1);
+                check_member(member)?;
+                give_to(set, options, std::iter::once((score, member)), given)?
+            } else {
+                let scores = request.args_from(first).step_by(2);
+                let scores = scores.map(number::parse_f64).collect::<Option<Vec<_>>>();
+                // What is wrong with a score is said elsewhere, before anything is changed.
+                let Some(scores) = scores else {
+                    return Ok(Step::Alone);
+                };
+                let members = request.args_from(first + 1).step_by(2);
+                members.clone().try_for_each(check_member)?;
+                give_to(set, options, scores.into_iter().zip(members), given)?
             };
-            let members = request.args_from(first + 1).step_by(2);
-            members.clone().try_for_each(check_member)?;
-            let encoding = &mut set.attributes.encoding;
-            let pairs = scores.into_iter().zip(members);
-            let done = give(&mut set.draft, encoding, options, pairs, given.thresholds)?;
             reply_given(reply, options, &done);
             Done::changing(done.is_written)
         }
@@ -50,6 +53,17 @@ pub(in crate::commands) fn step(
         SortedCommand::Zpopmax if request.len() == 2 => pop(set, reply, false),
         _ => Ok(Step::Alone),
     }
+}
+
+/// Gives members scores.
+fn give_to<'m>(
+    set: &mut Subject<SortedDraft<'_>>,
+    options: Options,
+    pairs: impl ExactSizeIterator<Item = (f64, &'m [u8])>,
+    given: &Given<'_>,
+) -> Result<Added, CommandError> {
+    let encoding = &mut set.attributes.encoding;
+    give(&mut set.draft, encoding, options, pairs, given.thresholds)
 }
 
 fn pop(

@@ -24,6 +24,8 @@
 //!   their fields.
 //! - **DW7 counted-garbage** A known tally is what [`WideRow::bytes_beyond`] finds by comparing the
 //!   row that it began from with the one that has it.
+//! - **DW8 ways-hold** While a row's shape is the same, the turns to the leaf that covers a field
+//!   are. Whatever adds or removes nodes ends in [`WideRow::lower`], which draws another shape.
 //!
 //! Deliberately absent: locks and unsafe code. A version is reached through one reference and never
 //! changes once it is published, unless it is taken out of where it was: that needs the only
@@ -60,6 +62,8 @@ pub struct WideRow {
     root: Subtree,
     /// It is a list: its fields may be runs of elements.
     has_runs: bool,
+    /// See DW8 ways-hold.
+    shape: u32,
     /// What the version before it does not share with it.
     tally: Tally,
 }
@@ -116,6 +120,15 @@ struct Place {
     at: Result<usize, usize>,
 }
 
+/// The way to the leaf that covers a field, found before the field is needed: meanwhile memory
+/// brings that leaf's block.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    turns: Turns,
+    /// That of the row (DW8 ways-hold).
+    shape: u32,
+}
+
 impl WideRow {
     /// A row of the fields of one block, of any weight: DW1 holds after the next change.
     pub(super) fn from_block(block: Box<[u8]>, has_runs: bool) -> Self {
@@ -126,6 +139,7 @@ impl WideRow {
                 has_runs,
             }))),
             has_runs,
+            shape: 0,
             tally: Tally::unknown(),
         }
     }
@@ -187,6 +201,7 @@ impl WideRow {
         Self {
             root: self.root.clone(),
             has_runs: self.has_runs,
+            shape: self.shape,
             tally: self.tally.follow(),
         }
     }
@@ -205,6 +220,7 @@ impl WideRow {
         Some(Self {
             root: std::mem::replace(&mut self.root, NOTHING.clone()),
             has_runs: self.has_runs,
+            shape: self.shape,
             tally: self.tally.begin_anew(),
         })
     }
@@ -215,6 +231,7 @@ impl WideRow {
         Self {
             root: self.root.deep_copy(),
             has_runs: self.has_runs,
+            shape: self.shape,
             tally: Tally::unknown(),
         }
     }
@@ -276,6 +293,44 @@ impl WideRow {
                 }
                 Node::Leaf(leaf) => {
                     let at = leaf.row().search_leaf(field);
+                    return (Place { turns, at }, leaf);
+                }
+            }
+        }
+    }
+
+    /// The way to a field, along which its leaf's block is requested. O(log fields).
+    pub(super) fn way_to(&self, field: &[u8]) -> Way {
+        let (mut tree, mut turns, mut level) = (&self.root, [0; WIDE_LEVELS_MAX], 0);
+        while let Node::Interior(children) = &tree.node {
+            let turn = children.way_to(field);
+            turns[level] = turn as u8;
+            level += 1;
+            tree = &children[turn].tree;
+        }
+        if let Node::Leaf(leaf) = &tree.node {
+            leaf.request();
+        }
+        let shape = self.shape;
+        Way { turns, shape }
+    }
+
+    /// [`Self::place_of`] by a way that was found for this field, unless nodes have come or gone
+    /// (DW8 ways-hold).
+    fn place_along(&self, way: &Way, field: &[u8]) -> (Place, &Handle<Leaf>) {
+        if way.shape != self.shape {
+            return self.place_of(field);
+        }
+        let (mut tree, mut turns) = (&self.root, way.turns.iter());
+        loop {
+            match &tree.node {
+                Node::Interior(children) => {
+                    let turn = turns.next().expect(TOO_DEEP);
+                    tree = &children[usize::from(*turn)].tree;
+                }
+                Node::Leaf(leaf) => {
+                    let at = leaf.row().search_leaf(field);
+                    let turns = way.turns;
                     return (Place { turns, at }, leaf);
                 }
             }

@@ -6,7 +6,7 @@
 use super::interior::BlockNote;
 use super::{
     Child, Column, Counts, EXCHANGED_BYTES, Handle, Interior, Leaf, Node, Place, Separator,
-    Subtree, TOO_DEEP, Tally, WideRow, balance,
+    Subtree, TOO_DEEP, Tally, Way, WideRow, balance, tally,
 };
 use crate::value::{StringRef, row};
 
@@ -44,14 +44,22 @@ impl WideRow {
         }
     }
 
+    /// Sets a field to a flat value, along a way that was found for it.
+    pub(in crate::value) fn set_along(&mut self, way: &Way, field: &[u8], value: &[u8]) {
+        let (place, leaf) = self.place_along(way, field);
+        let calm = leaf.counts_with(place.at, field, value);
+        self.set_flat(&place, calm, field, value);
+    }
+
     /// Sets a field to a value as long as the old one, if there is one, and leaves that in its
     /// place; returns whether the field is new. Copies nothing where both are equal.
     pub(in crate::value) fn exchange(
         &mut self,
+        way: &Way,
         field: &[u8],
         value: &mut [u8; EXCHANGED_BYTES],
     ) -> bool {
-        let (place, leaf) = self.place_of(field);
+        let (place, leaf) = self.place_along(way, field);
         let old = place.at.ok().and_then(|index| match leaf.value(index) {
             StringRef::Flat(old) => old.try_into().ok(),
             StringRef::Chunked(_) => None,
@@ -106,8 +114,10 @@ impl WideRow {
         }
     }
 
-    /// Removes roots with a single child (DW2 interior-children).
+    /// Ends a change that may have added or removed nodes: removes roots with a single child (DW2
+    /// interior-children), and forgets ways (DW8 ways-hold).
     pub(super) fn lower(&mut self) {
+        self.shape = self.shape.wrapping_add(u32::from(!tally::is(tally::Fault::ShapeKept)));
         while let Node::Interior(children) = &self.root.node {
             let [only] = &***children else { return };
             self.tally.replace(&self.root);

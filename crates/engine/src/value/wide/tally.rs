@@ -22,13 +22,15 @@ pub(super) struct Tally {
     bytes: usize,
 }
 
-/// A fault that tests plant (DW7 counted-garbage).
+/// A fault that tests plant (DW7 counted-garbage, DW8 ways-hold).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// Leaves that go are not counted.
     LeafUncounted,
     /// A row that was taken keeps its number.
     NumberKept,
+    /// A row keeps its shape when its nodes change.
+    ShapeKept,
 }
 
 #[cfg(test)]
@@ -38,7 +40,7 @@ thread_local! {
 
 /// Whether this fault is planted; known outside tests.
 #[inline]
-fn is(fault: Fault) -> bool {
+pub(super) fn is(fault: Fault) -> bool {
     #[cfg(test)]
     return PLANTED.get() == Some(fault);
     #[cfg(not(test))]

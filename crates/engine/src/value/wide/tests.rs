@@ -473,12 +473,45 @@ fn a_row_that_was_taken_is_changed_without_copies() {
     assert_eq!(image.bytes_beyond(&row), beyond(&image, &row));
 }
 
-/// What is counted is compared in debug builds, too: DW7 counted-garbage.
+/// Runs a check with a fault, which it must find. What is counted is compared in debug builds, too:
+/// DW7 counted-garbage.
 fn with(fault: Fault, run: impl FnOnce() + std::panic::UnwindSafe) {
     PLANTED.set(Some(fault));
     let caught = std::panic::catch_unwind(run).is_err();
     PLANTED.set(None);
     assert!(caught, "{fault:?} is not caught");
+}
+
+/// Fields are set along ways that were found before other fields were set and removed, whose
+/// leaves split and merge meanwhile.
+fn set_along_old_ways() {
+    let mut row = filled(3_000);
+    let mut model: BTreeMap<_, _> = columns(&row).into_iter().collect();
+    let mut random = fastrand::Rng::with_seed(3);
+    for _ in 0..3_000 {
+        let field = numbered(random.usize(..12_000));
+        let way = row.way_to(&field);
+        for _ in 0..random.usize(..6) {
+            let other = numbered(random.usize(..12_000));
+            if random.bool() {
+                row.set(&other, Column::Flat(b"other"));
+                model.insert(other, 5);
+            } else {
+                row.remove(&other);
+                model.remove(&other);
+            }
+        }
+        row.set_along(&way, &field, b"along");
+        model.insert(field, 5);
+    }
+    check(&row);
+    assert_eq!(columns(&row), model.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn ways_hold_until_nodes_come_or_go() {
+    set_along_old_ways();
+    with(Fault::ShapeKept, set_along_old_ways);
 }
 
 #[test]
