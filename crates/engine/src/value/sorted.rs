@@ -369,7 +369,11 @@ impl<'o> SortedDraft<'o> {
     /// Gives a member a score that is not 0; returns the one that it had. As [`Self::set`], but
     /// made for scores that are others: one descent less.
     pub fn replace(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        let row = if self.indexed { self.row.wide_mut() } else { None };
+        let row = if self.indexed {
+            self.row.wide_mut()
+        } else {
+            None
+        };
         let Some(row) = row else {
             return self.set(member, score);
         };

@@ -78,6 +78,19 @@ pub enum Expected {
     },
     /// Pairs of numbers: seconds and changes.
     SavePoints,
+    /// A title of the process: known variables in braces, and not empty without the program's name.
+    Title,
+    /// Three scores of the out-of-memory killer.
+    KillerScores(WrongScores),
+}
+
+/// What is wrong with scores of the out-of-memory killer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WrongScores {
+    /// Not three, each behind one blank.
+    Count,
+    /// One that is no number from -2000 to 2000.
+    Score,
 }
 
 /// What is wrong with output limits.
@@ -131,6 +144,8 @@ impl fmt::Display for Expected {
                 write!(f, "{}: {why}", values.join(" or "))
             }
             Self::SavePoints => f.write_str("pairs of seconds and changes, or an empty value"),
+            Self::Title => f.write_str("a title with {title} and other variables of Redis"),
+            Self::KillerScores(_) => f.write_str("three integers from -2000 to 2000"),
         }
     }
 }
@@ -180,6 +195,11 @@ impl Expected {
                 "Error in hard, soft or soft_seconds setting in buffer limit configuration.".into()
             }
             Self::SavePoints => "Invalid save parameters".into(),
+            Self::Title => "template format is invalid or contains unknown variables".into(),
+            Self::KillerScores(WrongScores::Count) => "wrong number of arguments".into(),
+            Self::KillerScores(WrongScores::Score) => {
+                "Invalid oom-score-adj-values, elements must be between -2000 and 2000.".into()
+            }
             Self::Mode
             | Self::PortOrOff
             | Self::Addresses

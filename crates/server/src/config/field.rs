@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::BindAddress;
-use super::error::Expected;
+use super::error::{Expected, WrongScores};
 use super::value::{parse_integer, parse_memory, parse_switch, print_percentile};
 
 /// Stores what was parsed.
@@ -157,4 +157,49 @@ pub(super) fn parse_percentiles(value: &[u8]) -> Result<Vec<f64>, Expected> {
 pub(super) fn print_percentiles(percentiles: &[f64]) -> Vec<u8> {
     let words: Vec<String> = percentiles.iter().copied().map(print_percentile).collect();
     words.join(" ").into_bytes()
+}
+
+/// Whether it is a title that Redis takes: what is in braces is a variable, and something is left
+/// where the program's name is empty.
+pub(super) fn title(value: &[u8]) -> Result<(), Expected> {
+    let template = text(value).ok_or(Expected::Title)?;
+    let (mut rest, mut is_empty) = (template, true);
+    while let Some((before, after)) = rest.split_once('{') {
+        is_empty &= before.trim_matches(' ').is_empty();
+        if let Some(after) = after.strip_prefix('{') {
+            (rest, is_empty) = (after, false);
+            continue;
+        }
+        let (name, after) = after.split_once('}').ok_or(Expected::Title)?;
+        match name {
+            // Nothing stands for them here.
+            "title" | "server-mode" => {}
+            "listen-addr" | "config-file" | "port" | "tls-port" | "unixsocket" => is_empty = false,
+            _ => return Err(Expected::Title),
+        }
+        rest = after;
+    }
+    is_empty &= rest.trim_matches(' ').is_empty();
+    if is_empty {
+        return Err(Expected::Title);
+    }
+    Ok(())
+}
+
+/// Three scores, as CONFIG GET shows them.
+pub(super) fn killer_scores(value: &[u8]) -> Result<Vec<u8>, Expected> {
+    let wrong = |what| Expected::KillerScores(what);
+    let words = text(value).ok_or(wrong(WrongScores::Count))?.split(' ');
+    let words: Vec<_> = words.collect();
+    if words.len() != 3 {
+        return Err(wrong(WrongScores::Count));
+    }
+    let scores = words.into_iter().map(|word| {
+        let score = word.parse::<i32>().ok();
+        let score = score.filter(|score| (-2_000..=2_000).contains(score));
+        score.map(|score| score.to_string())
+    });
+    let scores: Option<Vec<_>> = scores.collect();
+    let scores = scores.ok_or(wrong(WrongScores::Score))?;
+    Ok(scores.join(" ").into_bytes())
 }

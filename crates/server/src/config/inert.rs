@@ -9,7 +9,7 @@
 //! Deliberately absent: settings of modules.
 
 use super::error::Expected;
-use super::field::{integer, memory, one_of, only, print, some_of, switch};
+use super::field::{integer, killer_scores, memory, one_of, only, print, some_of, switch, title};
 use super::setting::{Change, Setting};
 use super::value::print_switch;
 
@@ -19,6 +19,12 @@ pub(super) enum Takes {
     Switch,
     /// An integer from one to the other.
     Integer(i64, i64),
+    /// An integer that is not negative, brought to the nearest one between these.
+    Within(i64, i64),
+    /// The title of the process, with variables in braces.
+    Title,
+    /// Three scores of the out-of-memory killer.
+    KillerScores,
     /// Bytes, from one amount to the other.
     Memory(u64, u64),
     /// One of these words, in any case.
@@ -42,6 +48,11 @@ impl Takes {
         match self {
             Self::Switch => switch(value).map(print_switch),
             Self::Integer(least, most) => integer(value, least, most).map(print),
+            Self::Within(least, most) => {
+                integer(value, 0, INT_MAX).map(|number| print(number.clamp(least, most)))
+            }
+            Self::Title => title(value).map(|()| value.to_vec()),
+            Self::KillerScores => killer_scores(value),
             // Redis reads an empty value as 0.
             Self::Memory(0, _) if value.is_empty() => Ok(print(0)),
             Self::Memory(least, most) => memory(value, least, most).map(print),
@@ -64,7 +75,7 @@ const fn fixed(name: &'static str, values: &'static [&'static str], why: &'stati
 }
 
 use Change::{AtStart, Protected};
-use Takes::{Integer, Memory, OneOf, SomeOf, Switch, Text, Words};
+use Takes::{Integer, KillerScores, Memory, OneOf, SomeOf, Switch, Text, Title, Within, Words};
 
 const NO_TLS: &str = "the server does not speak TLS";
 
@@ -159,7 +170,7 @@ pub(super) static INERT: &[Setting] = &[
     any("enable-protected-configs", "no", OneOf(LOCAL)).changing(AtStart),
     any("hide-user-data-from-log", "no", Switch),
     any("hll-sparse-max-bytes", "3000", Memory(0, MEMORY_MAX)),
-    any("hz", "10", Integer(0, INT_MAX)),
+    any("hz", "10", Within(1, 500)),
     any("ignore-warnings", "", Words),
     any("io-threads", "1", Integer(1, 128)).changing(AtStart),
     any("io-threads-do-reads", "no", Switch).changing(AtStart),
@@ -191,11 +202,11 @@ pub(super) static INERT: &[Setting] = &[
         &["no"],
         "the service manager sets it (OOMScoreAdjust=)",
     ),
-    any("oom-score-adj-values", "0 200 800", Words),
+    any("oom-score-adj-values", "0 200 800", KillerScores),
     any(
         "proc-title-template",
         "{title} {listen-addr} {server-mode}",
-        Text,
+        Title,
     ),
     any(
         "propagation-error-behavior",
@@ -307,3 +318,44 @@ pub(super) static INERT: &[Setting] = &[
 ];
 
 const TASKSET: &str = "taskset or the service manager chooses processors";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_those_that_redis_takes() {
+        let title = |value: &str| Title.read(value.as_bytes()).is_ok();
+        for value in ["x", "title}", "{{title}}", "{config-file}", "a}b{title}"] {
+            assert!(title(value), "{value}");
+        }
+        for value in [
+            "",
+            " ",
+            "{title}",
+            "{title} {server-mode}",
+            "{}",
+            "x{",
+            "{titel} x",
+        ] {
+            assert!(!title(value), "{value}");
+        }
+        let scores = |value: &str| KillerScores.read(value.as_bytes());
+        assert_eq!(scores("-2000 +7 2000"), Ok(b"-2000 7 2000".to_vec()));
+        for value in [
+            "",
+            "0 200",
+            "0 200 800 900",
+            "0  200   800",
+            "0 0 2001",
+            "a b c",
+        ] {
+            assert!(scores(value).is_err(), "{value}");
+        }
+        let hertz = |value: &str| Within(1, 500).read(value.as_bytes());
+        for (value, kept) in [("0", "1"), ("50", "50"), ("501", "500")] {
+            assert_eq!(hertz(value), Ok(kept.as_bytes().to_vec()));
+        }
+        assert!(hertz("-1").is_err());
+    }
+}

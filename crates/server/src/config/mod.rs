@@ -33,7 +33,7 @@ use std::path::PathBuf;
 
 use pando_db::{Durability, EngineKind, EvictionPolicy};
 
-pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits};
+pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits, WrongScores};
 #[cfg(test)]
 pub(crate) use file::split as split_line;
 pub(crate) use flags::{command, file, flag, read};

@@ -96,7 +96,7 @@ impl Setting {
             own_name: None,
             meaning: "",
             change: Change::Running,
-            list: matches!(takes, Takes::Words | Takes::SomeOf(_)),
+            list: matches!(takes, Takes::Words | Takes::SomeOf(_) | Takes::KillerScores),
             foreign: true,
             kept: Kept::Inert { default, takes },
         }

@@ -117,7 +117,9 @@ impl WideRow {
     /// Ends a change that may have added or removed nodes: removes roots with a single child (DW2
     /// interior-children), and forgets ways (DW8 ways-hold).
     pub(super) fn lower(&mut self) {
-        self.shape = self.shape.wrapping_add(u32::from(!tally::is(tally::Fault::ShapeKept)));
+        self.shape = self
+            .shape
+            .wrapping_add(u32::from(!tally::is(tally::Fault::ShapeKept)));
         while let Node::Interior(children) = &self.root.node {
             let [only] = &***children else { return };
             self.tally.replace(&self.root);
