@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use socket2::{SockRef, TcpKeepalive};
 
 /// Unanswered probes after which an idle TCP connection is given up.
@@ -65,10 +65,11 @@ impl Stream {
     }
 
     /// Reads up to `buffer.len()` bytes; 0 is the end. `WouldBlock` when there is nothing now. One
-    /// system call.
+    /// system call, the one made for sockets: `read` passes through the file system's layer first.
     #[inline]
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(retry(|| rustix::io::read(&self.fd, &mut *buffer))?)
+        let (count, _) = retry(|| rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::empty()))?;
+        Ok(count)
     }
 
     /// Reads after the content of `buffer`, up to its capacity, which does not change; 0 is the
@@ -78,9 +79,9 @@ impl Stream {
             buffer.capacity() > buffer.len(),
             "a read of nothing looks like the end"
         );
-        Ok(retry(|| {
-            rustix::io::read(&self.fd, spare_capacity(buffer))
-        })?)
+        let (count, _) =
+            retry(|| rustix::net::recv(&self.fd, spare_capacity(buffer), RecvFlags::empty()))?;
+        Ok(count)
     }
 
     /// Writes as much of `bytes` as the socket takes. `WouldBlock` when it takes none. One system
