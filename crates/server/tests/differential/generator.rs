@@ -132,7 +132,12 @@ impl Generator {
         }
         match self.random.u32(..200) {
             0 if step.arguments.len() > 1 => {
+                // It may have been the order of what is found.
+                let is_search = step.arguments[0].to_ascii_lowercase().starts_with(b"geo");
                 step.arguments.pop();
+                if is_search && step.compare == Compare::Exact {
+                    step.compare = Compare::Unordered;
+                }
             }
             1 => {
                 let extra = self.value();
