@@ -24,6 +24,7 @@ mod pooled;
 mod process;
 mod replicated;
 mod replication;
+mod replies;
 mod requests;
 mod resharding;
 mod snapshots;
