@@ -114,8 +114,8 @@ impl WideRow {
         }
     }
 
-    /// Ends a change that may have added or removed nodes: removes roots with a single child (DW2
-    /// interior-children), and forgets ways (DW8 ways-hold).
+    /// Ends a change that may have added or removed nodes: removes roots with a single child
+    /// (DW2 interior-children), and forgets ways (DW8 ways-hold).
     pub(super) fn lower(&mut self) {
         self.shape = self
             .shape
