@@ -4,7 +4,7 @@
 use super::leaf::Leaf;
 use super::{Child, Interior, Node, Separator, Subtree, Tally, WideRow, balance};
 use crate::limits::WIDE_LEAF_BYTES_MAX;
-use crate::value::handle::Handle;
+use crate::value::handle::{Handle, NODE_HEADER_BYTES};
 
 /// An end of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,18 @@ impl WideRow {
 impl Subtree {
     fn extend(&mut self, end: End, columns: &[(&[u8], &[u8])]) -> Vec<Child> {
         let right = match &mut self.node {
-            Node::Leaf(leaf) => leaf.extend(end, columns),
+            Node::Leaf(leaf) => {
+                let right = leaf.extend(end, columns);
+                if right.is_empty() {
+                    // To count all elements anew would cost more than the change (DW5 exact-sums).
+                    let elements = columns.iter().map(|(field, _)| leaf.elements_in(field));
+                    self.elements += elements.sum::<usize>();
+                    self.fields += columns.len();
+                    self.heap_bytes = NODE_HEADER_BYTES + leaf.heap_bytes();
+                    return right;
+                }
+                right
+            }
             Node::Interior(children) => {
                 let index = match end {
                     End::First => 0,
@@ -82,11 +93,16 @@ impl Subtree {
         match &mut self.node {
             Node::Leaf(leaf) => {
                 let fields = leaf.row().len();
-                let kept = match end {
-                    End::First => count..fields,
-                    End::Last => 0..fields - count,
+                let (kept, cut) = match end {
+                    End::First => (count..fields, 0..count),
+                    End::Last => (0..fields - count, fields - count..fields),
                 };
+                let elements = cut.map(|index| leaf.elements_in(leaf.row().field(index)));
+                self.elements -= elements.sum::<usize>();
+                self.fields -= count;
                 *leaf = Handle::new(leaf.part(kept));
+                self.heap_bytes = NODE_HEADER_BYTES + leaf.heap_bytes();
+                return;
             }
             Node::Interior(children) => {
                 let mut list = children.take();

@@ -42,6 +42,11 @@ impl Leaf {
         Some(row.entries(index + 1))
     }
 
+    /// How many elements a field of this name holds.
+    pub(super) fn elements_in(&self, field: &[u8]) -> usize {
+        if self.has_runs { elements_of(field) } else { 1 }
+    }
+
     /// How many elements the fields hold. O(fields) in a list.
     pub(super) fn elements(&self) -> usize {
         let row = self.row();
