@@ -27,8 +27,8 @@ pub enum PoolError {
     /// The processor has no instruction that flushes a line.
     #[error("this processor cannot flush lines to memory")]
     NoFlush,
-    /// There are no protection keys to use.
-    #[error("this processor or system has no protection keys; the pages' own rights would do")]
+    /// Protection keys are not built.
+    #[error("protection keys are not supported yet; the pages' own rights would do")]
     NoProtectionKeys,
     /// The memory holds something else.
     #[error("this is no pool of Pando's")]

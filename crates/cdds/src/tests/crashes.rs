@@ -1,5 +1,6 @@
-//! Every workload of a few operations on small trees, a crash at every fence of it, and every
-//! memory that it may leave: what is found is what was committed, and the tree goes on.
+//! Every workload of a few operations on small trees, a crash at every fence of it, and the
+//! memories that it may leave, all where they are few, else samples: what is found is what was
+//! committed, and the tree goes on.
 //!
 //! Each flush and fence is needed, which is shown by leaving it out:
 //!

@@ -1,9 +1,11 @@
 //! Minuet in one process, behind the contract that every engine keeps.
 //!
 //! The memnodes are in this process and answer at once. Commands read their slots directly, and a
-//! change of a leaf that needs no other page is one change of one slot. All others are transactions
-//! of the coordinator, as they would be over a network: splits, merges, large values, the first
-//! change of a page after a snapshot, snapshots, collection.
+//! change of a leaf that needs no other page is one change of one slot; changes of several keys are
+//! runs, under the latches of all their leaves (`run`); a full leaf is split under its latch
+//! (`splits`), and the first change of one after a snapshot copies it to a spare one. All others
+//! are transactions of the coordinator, as they would be over a network: merges, large values, the
+//! first change of an inner node after a snapshot, snapshots, collection.
 //!
 //! One B-tree holds all of an engine's trees. Long keys are in bundles (`bundle`), large values in
 //! slots of their own (`tree/large.rs`); `value` says how a value is laid out.
@@ -42,17 +44,17 @@
 //!   transactions and snapshots too, finds a tree without links, and a version that is kept has
 //!   none.
 //!
-//! Writers of different leaves do not wait for each other. Changes that need more than one leaf do,
-//! and everybody for them: first changes of a page after a snapshot, large values, and one split of
-//! many.
+//! Writers of different leaves do not wait for each other. Transactions do, and everybody for them,
+//! and for whoever tells the nodes above of many splits at once.
 //!
 //! Branches are the tree's own too; `sight` says how trees of theirs are told apart, `branches`
 //! what is done with them.
 //!
 //! Deliberately absent, so far: durability of its own (the database logs the keys of all branches,
-//! and makes them and lasting snapshots again, see `album`), transactions beside each other. A
-//! large value is stored in one piece: a change of it costs O(size), and so does a read of a large
-//! hash.
+//! and makes them and lasting snapshots again, see `album`), the coordinator's transactions beside
+//! each other, leases and the snapshot service of the paper: who reads a snapshot here asks in each
+//! turn whether it is kept. A large value is stored in one piece: a change of it costs O(size), and
+//! so does a read of a large hash.
 
 mod album;
 mod branches;

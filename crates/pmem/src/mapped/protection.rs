@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`Protection::None`] | always | none |
 //! | [`Protection::Pages`] | for every thread, while any thread has a window open | two system calls for the first and last of them |
-//! | [`Protection::Keys`] | for the thread that has a window open | two instructions; needs the hardware's protection keys |
+//! | [`Protection::Keys`] | for the thread that has a window open | two instructions of a processor with protection keys; refused so far |
 //!
 //! A window is opened and closed by [`crate::Writes`]. A store outside of one faults.
 
@@ -23,7 +23,7 @@ pub enum Protection {
     None,
     /// By the rights of its pages.
     Pages,
-    /// By protection keys.
+    /// By protection keys: [`PoolError::NoProtectionKeys`], so far on every machine.
     Keys,
 }
 

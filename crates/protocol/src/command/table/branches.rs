@@ -130,7 +130,10 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
         .summary("Makes a branch what a snapshot shows, and returns how many keys differed.")
-        .complexity("O(C) for C pages that have changed between the two.")
+        .complexity(
+            "O(C) for C pages that have changed between the two; refused where more than 262,144 \
+             keys differ.",
+        )
         .arguments(&[string("name"), string("snapshot").token("TO")]),
     CommandSpec::new(ConnectionCommand::Branch.id(), "branch|use", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])

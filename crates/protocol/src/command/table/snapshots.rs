@@ -66,7 +66,10 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .categories(&[])
         .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
-        .summary("Makes all databases what they were in a snapshot made with PERSIST.")
+        .summary(
+            "Makes all databases what they were in a snapshot made with PERSIST; of the engine \
+             cdds alone.",
+        )
         .complexity("O(N) for N keys with a deadline, whatever has changed since.")
         .arguments(&[string("name"), word("force", "FORCE").optional()]),
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|use", 3)
