@@ -359,7 +359,7 @@ impl Turn<'_> {
                 if !same(now.as_ref(), then.as_ref()) {
                     writes.push((index, key.to_vec()));
                 }
-                check_count(writes.len(), limits::MERGED_KEYS_MAX)
+                check_count(writes.len(), keys_max())
             })?;
         }
         for (index, key) in &writes {

@@ -35,6 +35,23 @@ impl Drop for Lowered {
     }
 }
 
+/// A reset has no such path.
+#[test]
+fn a_reset_of_too_many_keys_changes_nothing() {
+    let _lowered = Lowered::to(3, 10, 10);
+    let mut main = shell();
+    main.check(&[("MSET a 1 b 1 c 1 d 1", "+OK")]);
+    main.line("SNAPSHOT CREATE s");
+    main.check(&[
+        ("MSET a 2 b 2 c 2 d 2", "+OK"),
+        ("BRANCH RESET main TO s", "-ERR more than 3 keys differ"),
+        ("MGET a b c d", "*4 $1 2 $1 2 $1 2 $1 2"),
+        ("SET d 1", "+OK"),
+        ("BRANCH RESET main TO s", ":3"),
+        ("MGET a b c d", "*4 $1 1 $1 1 $1 1 $1 1"),
+    ]);
+}
+
 const DATABASES: [&str; 2] = ["SELECT 0", "SELECT 5"];
 
 /// A line that changes something of the selected database.
