@@ -4,10 +4,14 @@
 //! - **AV1 alive-when-it-counts** What such a command took for alive is within its deadline when it
 //!   ends, or when its run counts: the clock is read after the last of them was, and under the
 //!   latches of what a run writes. Whoever removed one of them for its deadline had read the clock
-//!   before. So keys of one deadline are seen to go together.
+//!   before. So keys of one deadline are seen to go together. Not so where so many keys expire
+//!   that some were gone after each of [`limits::ALIVE_ATTEMPTS_MAX`] attempts of a command that
+//!   is no run: the last one is shown as it is. A run takes all gates in the end.
 //!
 //! Deliberately absent: anything of the kind for a command under all gates, which nobody is beside,
 //! and for one key.
+//!
+//! [`limits::ALIVE_ATTEMPTS_MAX`]: crate::limits::ALIVE_ATTEMPTS_MAX
 
 use std::cell::Cell;
 

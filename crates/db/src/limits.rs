@@ -57,6 +57,10 @@ pub const DIFFERENCES_PER_SLICE: usize = 256;
 /// Conflicts after which a command is repeated under all gates.
 pub(crate) const CONFLICTS_MAX: u32 = 8;
 
+/// Attempts of a command that only reads, and is no run, to end before something that it has shown
+/// expires.
+pub(crate) const ALIVE_ATTEMPTS_MAX: u32 = 4;
+
 /// Arguments of a command that is a run beside others where it would need all gates; with more it
 /// takes them, since a run costs about twice as much for each key.
 pub(crate) const RUN_ARGUMENTS_MAX: usize = 33;

@@ -46,7 +46,7 @@ use crate::remapping;
 pub(crate) enum Attempt {
     /// Once, unless the engine repeats everything.
     Once,
-    /// As a run that only reads.
+    /// As a run that only reads, where runs are beside others; else while all it shows is alive.
     Reads,
     /// As a run.
     Whole,
@@ -113,7 +113,7 @@ impl Turn<'_> {
 
     /// Attempts something until a run of it counts; `None` if it must wait for absent data, with
     /// the client as it was before. On an engine that repeats nothing that is one attempt, unless
-    /// it is to be a run.
+    /// it is to be a run or shows several keys.
     #[inline]
     pub(crate) fn until_it_counts<R>(
         &mut self,
@@ -336,11 +336,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Attempts something that only reads until all that it has shown is alive at its end
-    /// (AV1 alive-when-it-counts).
+    /// Attempts something that only reads until all that it has shown is alive at its end, or for
+    /// the last time (AV1 alive-when-it-counts).
     #[inline]
     pub(super) fn while_alive<R>(&mut self, mut attempt: impl FnMut(&mut Self) -> R) -> R {
-        loop {
+        for _ in 1..limits::ALIVE_ATTEMPTS_MAX {
             self.note_alive();
             let result = attempt(self);
             let clock = &self.database.options.clock;
@@ -351,6 +351,7 @@ impl Turn<'_> {
             }
             self.refresh_clock();
         }
+        attempt(self)
     }
 
     /// Ends the run and applies its effects, or drops them.

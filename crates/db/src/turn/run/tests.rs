@@ -350,6 +350,30 @@ fn alive_too_long(engine: EngineKind) -> Option<String> {
     None
 }
 
+/// Where something expires within each attempt, a command ends all the same.
+#[test]
+fn av1_expiry_without_end_holds_nobody_up() {
+    const KEYS: u64 = 64;
+    for engine in EngineKind::ALL {
+        let mut shell = Shell::with_options(Options {
+            engine,
+            ..Options::default()
+        });
+        let mut request = vec!["EXISTS".to_owned()];
+        for key in 0..KEYS {
+            let deadline = START_MS + 10 + key;
+            shell.line(&format!("SET k{key} v PXAT {deadline}"));
+            request.push(format!("k{key}"));
+        }
+        shell.pass_ms(9);
+        shell.pass_ms_per_reading(1);
+        let reply = shell.line(&request.join(" "));
+        let there = reply.strip_prefix(':').and_then(|it| it.parse().ok());
+        let at_least = KEYS * 2 / 3;
+        assert!(there >= Some(at_least), "{engine:?}: {reply}");
+    }
+}
+
 /// Slices see whole trees, which are large where there are many.
 #[test]
 fn rr1_slices_are_repeated() {
