@@ -55,6 +55,16 @@ struct Cut {
     broken: bool,
 }
 
+impl Cut {
+    /// Requests a huge page again, as nothing of the chunk is with the system any more.
+    fn mend(&mut self, pages: Pages) {
+        if pages == Pages::Huge {
+            Chunk::advise_huge(self.chunk.start());
+        }
+        self.broken = false;
+    }
+}
+
 struct Chunks {
     all: Vec<Cut>,
     /// No earlier chunk has a free slab that is resident, or any free slab.
@@ -98,9 +108,13 @@ pub(super) fn allowance_bytes(mapped_bytes: u64) -> u64 {
 /// Fewer free bytes in slabs are tolerated.
 const SCATTERED_BYTES_MIN: u64 = 1 << 20;
 
-/// Free slabs that are kept while this many slabs have a class.
+/// Fewer free slabs of a chunk are not worth splitting its huge page.
+const PARTS_MIN: usize = SLABS / 8;
+
+/// Free slabs that are kept while this many slabs have a class: nearly a chunk, or each chunk would
+/// be split while it is new.
 fn kept_slabs(used: usize) -> usize {
-    SLABS / 2 + used / 64
+    SLABS - PARTS_MIN + used / 64
 }
 
 /// The memory that pools share.
@@ -262,16 +276,20 @@ impl Arena {
         let cut = chunks.all.get_mut(index)?;
         let start = cut.chunk.start().as_ptr();
         let taken_back = if cut.released == u64::MAX {
-            if cut.broken && self.pages == Pages::Huge {
-                Chunk::advise_huge(cut.chunk.start());
+            cut.released = 0;
+            if cut.broken {
+                cut.mend(self.pages);
             }
-            (cut.released, cut.broken) = (0, false);
             // SAFETY: a chunk's header has a first slab.
             unsafe { SlabRef::of_chunk(start, 0) }.set_chunk_index(index);
             SLABS
         } else {
             let back = cut.free & cut.released;
             cut.released &= !(back & back.wrapping_neg());
+            if cut.broken && cut.released == 0 {
+                // The system joins its pages into a huge one when it next looks.
+                cut.mend(self.pages);
+            }
             1
         };
         chunks.released -= taken_back;
@@ -366,6 +384,13 @@ impl Arena {
         true
     }
 
+    /// How many chunks are split into ordinary pages.
+    #[cfg(test)]
+    pub(super) fn split_chunks(&self) -> usize {
+        let chunks = lock(&self.chunks);
+        chunks.all.iter().filter(|cut| cut.broken).count()
+    }
+
     /// Whether many blocks are free outside free slabs.
     pub(super) fn is_scattered(&self) -> bool {
         let chunks = lock(&self.chunks);
@@ -433,8 +458,6 @@ impl Chunks {
     /// A chunk with resident free slabs, at most `spare` of which are to be returned, and these:
     /// all of a chunk, or else many of the one that has most.
     fn to_release(&self, spare: usize) -> Option<(usize, u64)> {
-        /// Fewer than these are not worth splitting a huge page.
-        const PARTS_MIN: usize = SLABS / 8;
         if spare < PARTS_MIN {
             return None;
         }

@@ -177,6 +177,43 @@ fn slabs_that_are_free_serve_any_class_and_go_back() {
     }
 }
 
+/// A huge page is worth more than what a new chunk has free; and where one was split, it is whole
+/// again when nothing of it is with the system any more.
+#[test]
+fn chunks_that_fill_up_are_not_split() {
+    let arena = Arena::new(Pages::Huge);
+    let mut pool = arena.pool();
+    let bytes = 4096;
+    let mut blocks = Vec::new();
+    while blocks.len() < 8 * Chunk::BYTES / bytes {
+        blocks.push(pool.allocate(bytes));
+        assert_eq!(pool.tend(), 0, "after {} blocks", blocks.len());
+    }
+    assert_eq!(arena.split_chunks(), 0);
+    // What stays keeps one slab of each chunk.
+    let mut spread = Vec::new();
+    let gone = blocks.drain(..).enumerate().filter_map(|(index, block)| {
+        let stays = index % (Chunk::BYTES / bytes) == 0;
+        let (stays, goes) = if stays {
+            (Some(block), None)
+        } else {
+            (None, Some(block))
+        };
+        spread.extend(stays);
+        goes
+    });
+    let gone: Vec<_> = gone.collect();
+    free_all(&mut pool, gone, bytes);
+    arena.settle();
+    while pool.tend() > 0 {}
+    assert!(arena.split_chunks() > 0);
+    for _ in 0..8 * Chunk::BYTES / bytes {
+        spread.push(pool.allocate(bytes));
+    }
+    assert_eq!(arena.split_chunks(), 0);
+    free_all(&mut pool, spread, bytes);
+}
+
 /// Blocks at random places in many slabs are moved by their owner until the slabs are free.
 #[test]
 fn slabs_are_emptied_by_moving_blocks() {
