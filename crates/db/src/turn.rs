@@ -327,20 +327,20 @@ impl<'t> Turn<'t> {
         let mut keys =
             [const { pando_engine::Key::new(pando_engine::TreeId(0), b"") }; limits::WARM_KEYS_MAX];
         let (mut count, mut last) = (0, None);
-        for (at, index, key) in [first, second].into_iter().chain(first_keys) {
+        // Chained iterators are faster from within.
+        let mut all = [first, second].into_iter().chain(first_keys);
+        all.try_for_each(|(at, index, key)| {
             // Neighbours that name one key need it once.
             let here = (index, key);
             if !last.replace(here).is_some_and(|last| is_same(last, here)) {
-                let Some(slot) = keys.get_mut(count) else {
-                    break;
-                };
-                *slot = pando_engine::Key::new(self.database.tree(index), key);
+                *keys.get_mut(count)? = pando_engine::Key::new(self.database.tree(index), key);
                 count += 1;
             }
             if let Some(place) = self.warmed.get_mut(at) {
                 *place = count as u8 - 1;
             }
-        }
+            Some(())
+        });
         self.session.store.warm(&keys[..count]);
     }
 

@@ -34,7 +34,7 @@ use crate::find::{Found, LayerGone, current_root, is_of, settle, step_down};
 use crate::limits::BATCH_KEYS_MAX;
 use crate::node::{BLOCK_SPAN_BYTES, Either, Guard, InteriorRef, NodeRef};
 use crate::recall::{DescentEnd, Spot, Spots};
-use crate::slice::{Cursor, SLICE_BYTES};
+use crate::slice::{Cursor, SLICE_BYTES, slice_of};
 use crate::tree::Directory;
 use crate::tree::Tree;
 
@@ -221,6 +221,15 @@ impl<'k, 'g> Descent<'k, 'g> {
     }
 }
 
+/// A layer that the keys of a batch may skip.
+#[derive(Clone, Copy)]
+struct Skipped<'g> {
+    /// The slice that leads to it from the layer above.
+    slice: u64,
+    root: State<'g>,
+    climbed: bool,
+}
+
 /// Takes the first key through the layers that take one step each, and lets the others that pass
 /// through the same ones begin behind them.
 #[inline]
@@ -236,37 +245,44 @@ fn skip_common_layers<'k, 'g, const WARM: bool>(
     if keys.is_empty() {
         return;
     }
-    let mut links = [None; SKIPPED_LAYERS_MAX];
-    for link in &mut links {
-        let above = first.cursor.offset();
+    let mut skipped = [Skipped {
+        slice: 0,
+        root: first.state,
+        climbed: false,
+    }; SKIPPED_LAYERS_MAX];
+    let mut count = 0;
+    for layer in &mut skipped {
+        let above = first.cursor;
         first.step::<WARM>(guard, counters);
-        match first.state {
-            State::Root(_) if first.cursor.offset() == above + SLICE_BYTES => {
-                *link = Some((first.state, first.climbed));
-            }
-            _ => break,
+        if !matches!(first.state, State::Root(_))
+            || first.cursor.offset() != above.offset() + SLICE_BYTES
+        {
+            break;
         }
+        *layer = Skipped {
+            slice: above.slice(),
+            root: first.state,
+            climbed: first.climbed,
+        };
+        count += 1;
     }
-    if links[0].is_none() {
-        return;
-    }
-    let layers = first_key.bytes.chunks(SLICE_BYTES).zip(links);
+    let skipped = &skipped[..count];
     for (descent, key) in descents.iter_mut().zip(keys) {
         if key.tree != first_key.tree {
             continue;
         }
         let mut offset = 0;
-        for (slice, link) in layers.clone() {
+        for layer in skipped {
             // A key that ends with this slice has its entry here.
             let goes_on = key.bytes.len() > offset + SLICE_BYTES
-                && key.bytes[offset..offset + SLICE_BYTES] == *slice;
-            let (Some((state, climbed)), true) = (link, goes_on) else {
+                && slice_of(&key.bytes[offset..]) == layer.slice;
+            if !goes_on {
                 break;
-            };
+            }
             offset += SLICE_BYTES;
-            (descent.state, descent.climbed) = (state, climbed);
         }
-        if offset > 0 {
+        if let Some(layer) = (offset / SLICE_BYTES).checked_sub(1) {
+            (descent.state, descent.climbed) = (skipped[layer].root, skipped[layer].climbed);
             descent.cursor = Cursor::at(key.bytes, offset);
         }
     }
@@ -358,9 +374,7 @@ pub(crate) fn warm(
 ) {
     for keys in keys.chunks(BATCH_KEYS_MAX) {
         let descents = descend::<true>(directory, keys, guard, counters);
-        for descent in &descents[..keys.len()] {
-            spots.push(descent.spot());
-        }
+        spots.extend(descents[..keys.len()].iter().map(Descent::spot));
     }
 }
 

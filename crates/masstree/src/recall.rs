@@ -227,12 +227,11 @@ impl Spots {
         self.next = None;
     }
 
-    /// Remembers the spot of the next key.
+    /// Remembers the spots of the next keys.
     #[inline]
-    pub(crate) fn push(&mut self, spot: Option<Spot>) {
-        if self.spots.len() < SPOTS_MAX {
-            self.spots.push(spot);
-        }
+    pub(crate) fn extend(&mut self, spots: impl Iterator<Item = Option<Spot>>) {
+        let room = SPOTS_MAX - self.spots.len();
+        self.spots.extend(spots.take(room));
     }
 
     /// Selects the key of the next operation.

@@ -13,7 +13,7 @@ use super::testing::{self, Fault, is};
 
 /// A record that is encoded after the commit.
 #[derive(Debug)]
-struct Later {
+pub(crate) struct Later {
     old: Option<(ValueVersion, NewValue<'static>)>,
     new: NewValue<'static>,
     version: ValueVersion,
@@ -23,17 +23,18 @@ struct Later {
 #[derive(Debug)]
 pub(crate) struct Recorder<'l> {
     log: Option<&'l mut LogSession>,
-    later: Option<Later>,
+    /// The caller's, since it is large and few updates need it.
+    later: &'l mut Option<Later>,
 }
 
 impl<'l> Recorder<'l> {
     /// Before the update: does nothing without a log.
     #[inline]
-    pub(crate) fn new(mut log: Option<&'l mut LogSession>) -> Self {
+    pub(crate) fn new(mut log: Option<&'l mut LogSession>, later: &'l mut Option<Later>) -> Self {
         if let Some(log) = &mut log {
             log.reserve(record::SMALL_RECORD_BYTES_MAX);
         }
-        Self { log, later: None }
+        Self { log, later }
     }
 
     /// In the commit hook (E3 hook-once of the engine crate).
@@ -58,7 +59,7 @@ impl<'l> Recorder<'l> {
                 log.append(|out| in_place(out, |out| record::put_write(out, key, old, new)));
             }
             Some(new) => {
-                self.later = Some(Later {
+                *self.later = Some(Later {
                     old: old.map(|old| (old.version, old.hand_over())),
                     new: new.hand_over(),
                     version,
@@ -71,7 +72,7 @@ impl<'l> Recorder<'l> {
     #[inline]
     pub(crate) fn finish(self, key: Key<'_>) {
         if let (Some(later), Some(log)) = (self.later, self.log) {
-            write_later(log, key, &later);
+            write_later(log, key, later);
         }
     }
 }

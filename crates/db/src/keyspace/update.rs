@@ -8,7 +8,7 @@ use pando_engine::{
 
 use super::{Judge, Keyspace, hash_of, is_expired};
 use crate::clock::Milliseconds;
-use crate::durable::hook::Recorder;
+use crate::durable::hook::{Later, Recorder};
 use crate::effects::{Leftover, leaves};
 use crate::error::CommandError;
 use crate::expiry::{Of, Replaced};
@@ -40,29 +40,44 @@ struct Effects {
     old_mark: u8,
 }
 
-/// Records what an update commits, and writes its log record.
-struct Hook<'l> {
+/// What the hook of one update leaves.
+struct Outcome {
     effects: Effects,
-    recorder: Recorder<'l>,
+    later: Option<Later>,
 }
 
-impl<'l> Hook<'l> {
+impl Outcome {
     #[inline]
-    fn new(now: Milliseconds, log: Option<&'l mut LogSession>) -> Self {
+    fn new(now: Milliseconds) -> Self {
         Self {
             effects: Effects {
                 now,
                 ..Effects::default()
             },
-            recorder: Recorder::new(log),
+            later: None,
+        }
+    }
+}
+
+/// Records what an update commits, and writes its log record.
+struct Hook<'l> {
+    effects: &'l mut Effects,
+    recorder: Recorder<'l>,
+}
+
+impl<'l> Hook<'l> {
+    #[inline]
+    fn new(outcome: &'l mut Outcome, log: Option<&'l mut LogSession>) -> Self {
+        Self {
+            effects: &mut outcome.effects,
+            recorder: Recorder::new(log, &mut outcome.later),
         }
     }
 
     /// After the update.
     #[inline]
-    fn finish(self, key: Key<'_>) -> Effects {
+    fn finish(self, key: Key<'_>) {
         self.recorder.finish(key);
-        self.effects
     }
 }
 
@@ -80,7 +95,7 @@ impl CommitHook for Hook<'_> {
         debug_assert!(old.is_none_or(|old| old.version < version));
         debug_assert!(new.is_none_or(|new| new.version == version));
         self.recorder.committed(key, old, new, version);
-        let effects = &mut self.effects;
+        let effects = &mut *self.effects;
         if let (Some(old), Some(new)) = (&old, &new)
             && is_plain(old)
             && is_plain(new)
@@ -144,7 +159,8 @@ impl Keyspace<'_> {
         );
         let leaves_large = self.session.leaves_large;
         let judge = Judge::of(self.view, now, &self.session.alive);
-        let mut hook = Hook::new(now, self.session.log.as_mut());
+        let mut outcome = Outcome::new(now);
+        let mut hook = Hook::new(&mut outcome, self.session.log.as_mut());
         let (mut seen, mut is_left) = (None, false);
         let version = self.session.store.update(key, &mut hook, |old| {
             if observes {
@@ -165,8 +181,8 @@ impl Keyspace<'_> {
         if is_left {
             return Err(CommandError::LargeRow);
         }
-        let effects = hook.finish(key);
-        self.conclude(key, &effects, version)?;
+        hook.finish(key);
+        self.conclude(key, &outcome.effects, version)?;
         if observes {
             self.observe_key(key, version.or(seen));
         }
@@ -190,7 +206,8 @@ impl Keyspace<'_> {
         let now = self.now();
         let touch = self.session.touch(&self.database.memory.ages);
         let judge = Judge::of(self.view, now, &self.session.alive);
-        let mut hook = Hook::new(now, None);
+        let mut outcome = Outcome::new(now);
+        let mut hook = Hook::new(&mut outcome, None);
         let version = self.session.store.change(key, &mut hook, |shown| {
             if shown.value().is_some_and(|value| judge.hides(&value)) {
                 return match decide(&mut Shown::seen(None)) {
@@ -201,8 +218,8 @@ impl Keyspace<'_> {
             let decision = decide(shown);
             touch.decided(decision, shown.value().as_ref())
         });
-        let effects = hook.finish(key);
-        self.conclude(key, &effects, version)?;
+        hook.finish(key);
+        self.conclude(key, &outcome.effects, version)?;
         Ok(version)
     }
 
@@ -361,7 +378,8 @@ impl Keyspace<'_> {
     pub(crate) fn expire_fields(&mut self, tree: TreeId, key: &[u8]) {
         let now = self.now();
         let key = Key::new(tree, key);
-        let mut hook = Hook::new(now, self.session.log.as_mut());
+        let mut outcome = Outcome::new(now);
+        let mut hook = Hook::new(&mut outcome, self.session.log.as_mut());
         let mut purged = 0;
         self.session.store.update(key, &mut hook, |old| {
             purged = 0;
@@ -381,7 +399,8 @@ impl Keyspace<'_> {
             }
             Decision::Write(NewValue::new(draft.finish()).with(old.attributes))
         });
-        let effects = hook.finish(key);
+        hook.finish(key);
+        let effects = outcome.effects;
         self.settle(key, &effects);
         if effects.committed == Some(Committed::Written) {
             add(&self.session.counters.expired_fields, purged as u64);
@@ -426,9 +445,11 @@ impl Keyspace<'_> {
         decide: impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) {
         let key = self.view.key(key);
-        let mut hook = Hook::new(self.now(), self.session.log.as_mut());
+        let mut outcome = Outcome::new(self.now());
+        let mut hook = Hook::new(&mut outcome, self.session.log.as_mut());
         self.session.store.update(key, &mut hook, decide);
-        let effects = hook.finish(key);
+        hook.finish(key);
+        let effects = outcome.effects;
         self.settle(key, &effects);
     }
 
@@ -440,12 +461,14 @@ impl Keyspace<'_> {
     ) -> Effects {
         let now = self.now();
         let key = Key::new(tree, key);
-        let mut hook = Hook::new(now, self.session.log.as_mut());
+        let mut outcome = Outcome::new(now);
+        let mut hook = Hook::new(&mut outcome, self.session.log.as_mut());
         self.session.store.update(key, &mut hook, |old| match old {
             Some(value) if is_expired(&value, now) || may_go(&value) => Decision::Remove,
             _ => Decision::Keep,
         });
-        let effects = hook.finish(key);
+        hook.finish(key);
+        let effects = outcome.effects;
         self.settle(key, &effects);
         effects
     }

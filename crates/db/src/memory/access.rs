@@ -127,6 +127,10 @@ impl Touch<'_> {
         if self.access.tracking == Tracking::Nothing {
             return decision;
         }
+        self.marked(decision, old)
+    }
+
+    fn marked<'d>(self, decision: Decision<'d>, old: Option<&ValueRef<'_>>) -> Decision<'d> {
         let replacing = |old: &ValueRef<'_>| {
             let mark = old.mark.get();
             self.unread(if self.access.quiet {

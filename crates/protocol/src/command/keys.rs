@@ -90,6 +90,23 @@ pub struct Keyword {
     pub told_from: i8,
     /// 2: only the first half of what follows is keys.
     pub divisor: u8,
+    /// Other words, in upper case, with the number of their arguments, none of which is the word.
+    pub others: &'static [(&'static str, usize)],
+}
+
+impl Keyword {
+    /// The index behind the last such word from `first` on.
+    fn last_argument(&self, request: Request<'_>, first: usize) -> Option<usize> {
+        let (mut index, mut found) = (first, None);
+        while index + 1 < request.len() {
+            if request.is(index, self.word) {
+                found = Some(index + 1);
+            }
+            let other = self.others.iter().find(|other| request.is(index, other.0));
+            index += 1 + other.map_or(0, |(_, arguments)| *arguments);
+        }
+        found
+    }
 }
 
 impl KeySpec {
@@ -150,10 +167,11 @@ impl KeySpec {
         keys
     }
 
-    /// The argument behind a word, which is at `first` or later. Of several such words, the last
-    /// counts.
+    /// The argument behind a word, which is at `first` or later and no argument of `others`. Of
+    /// several such words, the last counts.
     pub(super) const fn after(
         word: &'static str,
+        others: &'static [(&'static str, usize)],
         first: u8,
         access: KeyAccess,
         effects: &[KeyEffect],
@@ -163,6 +181,7 @@ impl KeySpec {
             word,
             told_from: first as i8,
             divisor: 1,
+            others,
         });
         keys
     }
@@ -242,15 +261,13 @@ impl Said {
         for keys in specs {
             let first = usize::from(keys.first);
             if let Some(keyword) = keys.keyword {
-                let mut indexes = first..request.len();
                 let is = |index: &usize| request.is(*index, keyword.word);
                 if keys.last < 0 {
-                    let at = indexes.find(is);
+                    let at = (first..request.len()).find(is);
                     said.behind = at.map(|index| (keyword.word, index + 1));
                     said.is_all = at.is_some();
                 } else {
-                    indexes.end -= 1;
-                    let at = indexes.rfind(is).map(|index| index + 1);
+                    let at = keyword.last_argument(request, first);
                     let later = at.filter(|at| said.behind.is_none_or(|(_, other)| other < *at));
                     said.behind = later.map(|at| (keyword.word, at)).or(said.behind);
                 }
@@ -467,6 +484,11 @@ mod tests {
             ),
             ("SINTERCARD 9 a b", "a:RO+access b:RO+access"),
             ("SINTERCARD x a b", ""),
+            ("SORT a GET STORE x", "a:RO+access"),
+            (
+                "SORT a BY STORE LIMIT 0 STORE STORE b STORE c",
+                "a:RO+access c:OW+update",
+            ),
             ("BLPOP a b 0", "a:RW+access+delete b:RW+access+delete"),
             ("BLMPOP 0 1 a LEFT", "a:RW+access+delete"),
             ("SORT a BY w* GET # DESC", "a:RO+access"),

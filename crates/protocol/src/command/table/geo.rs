@@ -26,13 +26,25 @@ const READ: &[KeySpec] = &[KeySpec::one(1, KeyAccess::ReadOnly, &[KeyEffect::Acc
 
 const RADIUS: &[KeySpec] = &[
     READ[0],
-    KeySpec::after("STORE", 6, KeyAccess::Overwrite, &[KeyEffect::Update]),
-    KeySpec::after("STOREDIST", 6, KeyAccess::Overwrite, &[KeyEffect::Update]),
+    KeySpec::after("STORE", &[], 6, KeyAccess::Overwrite, &[KeyEffect::Update]),
+    KeySpec::after(
+        "STOREDIST",
+        &[],
+        6,
+        KeyAccess::Overwrite,
+        &[KeyEffect::Update],
+    ),
 ];
 const RADIUS_BY_MEMBER: &[KeySpec] = &[
     READ[0],
-    KeySpec::after("STORE", 5, KeyAccess::Overwrite, &[KeyEffect::Update]),
-    KeySpec::after("STOREDIST", 5, KeyAccess::Overwrite, &[KeyEffect::Update]),
+    KeySpec::after("STORE", &[], 5, KeyAccess::Overwrite, &[KeyEffect::Update]),
+    KeySpec::after(
+        "STOREDIST",
+        &[],
+        5,
+        KeyAccess::Overwrite,
+        &[KeyEffect::Update],
+    ),
 ];
 
 const UNIT: Argument = one_of(

@@ -230,6 +230,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                     word: "KEYS",
                     told_from: -2,
                     divisor: 1,
+                    others: &[],
                 },
                 6,
                 KeyAccess::ReadWrite,

@@ -363,9 +363,15 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .keys(&[
             SORTED,
             NAMED,
-            KeySpec::after("STORE", 2, KeyAccess::Overwrite, &[KeyEffect::Update])
-                .elsewhere()
-                .note("The key behind STORE, which may be anywhere among the options"),
+            KeySpec::after(
+                "STORE",
+                &[("BY", 1), ("GET", 1), ("LIMIT", 2)],
+                2,
+                KeyAccess::Overwrite,
+                &[KeyEffect::Update],
+            )
+            .elsewhere()
+            .note("The key behind STORE, which may be anywhere among the options"),
         ])
         .rules(&[Rule::Sliced])
         .key_by_key("It writes one key, when it has read the others")

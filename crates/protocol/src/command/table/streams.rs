@@ -48,6 +48,7 @@ const STREAMS_FROM_1: Keyword = Keyword {
     word: "STREAMS",
     told_from: 1,
     divisor: 2,
+    others: &[],
 };
 const STREAMS_FROM_4: Keyword = Keyword {
     told_from: 4,
