@@ -41,6 +41,9 @@ use crate::tree::Tree;
 /// Interior levels at the top of a layer that a descent takes in one step: a few hundred nodes.
 const CACHED_LEVELS: usize = 3;
 
+/// So many keys are few: room for more descents takes as long as theirs.
+const FEW_KEYS: usize = 8;
+
 /// Most layers that the keys of a batch skip together.
 const SKIPPED_LAYERS_MAX: usize = 2;
 
@@ -288,16 +291,17 @@ fn skip_common_layers<'k, 'g, const WARM: bool>(
     }
 }
 
-/// Runs the descents of up to [`BATCH_KEYS_MAX`] keys, round robin.
-fn descend<'k, 'g, const WARM: bool>(
+/// Runs the descents of up to `KEYS` keys, round robin.
+fn descend<'k, 'g, const WARM: bool, const KEYS: usize>(
     directory: &Directory,
     keys: &[Key<'k>],
     guard: Guard<'g>,
     counters: &Counters,
-) -> [Descent<'k, 'g>; BATCH_KEYS_MAX] {
+) -> [Descent<'k, 'g>; KEYS] {
+    const { assert!(KEYS <= BATCH_KEYS_MAX) };
     let mut descents = std::array::from_fn(|index| Descent::new(directory, keys.get(index), guard));
     skip_common_layers::<WARM>(&mut descents, keys, guard, counters);
-    let mut pending = [0_u8; BATCH_KEYS_MAX];
+    let mut pending = [0_u8; KEYS];
     let mut count = keys.len();
     for (index, place) in pending.iter_mut().enumerate() {
         *place = index as u8;
@@ -333,7 +337,9 @@ pub(crate) fn find_many<'g>(
     guard: Guard<'g>,
     counters: &Counters,
 ) -> [Option<BlockRef<'g>>; BATCH_KEYS_MAX] {
-    descend::<false>(directory, keys, guard, counters).map(|descent| match descent.state {
+    descend::<false, BATCH_KEYS_MAX>(directory, keys, guard, counters).map(|descent| match descent
+        .state
+    {
         State::Done(block) => block,
         // Behind the last key.
         _ => None,
@@ -349,7 +355,7 @@ pub(crate) fn get_many<'g>(
     read: &mut impl FnMut(usize, Option<ValueRef<'g>>),
 ) {
     for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
-        let descents = descend::<false>(directory, keys, guard, counters);
+        let descents = descend::<false, BATCH_KEYS_MAX>(directory, keys, guard, counters);
         for (index, descent) in descents[..keys.len()].iter().enumerate() {
             let State::Done(block) = descent.state else {
                 unreachable!("all are done")
@@ -373,8 +379,13 @@ pub(crate) fn warm(
     spots: &mut Spots,
 ) {
     for keys in keys.chunks(BATCH_KEYS_MAX) {
-        let descents = descend::<true>(directory, keys, guard, counters);
-        spots.extend(descents[..keys.len()].iter().map(Descent::spot));
+        if keys.len() <= FEW_KEYS {
+            let descents = descend::<true, FEW_KEYS>(directory, keys, guard, counters);
+            spots.extend(descents[..keys.len()].iter().map(Descent::spot));
+        } else {
+            let descents = descend::<true, BATCH_KEYS_MAX>(directory, keys, guard, counters);
+            spots.extend(descents[..keys.len()].iter().map(Descent::spot));
+        }
     }
 }
 

@@ -430,15 +430,22 @@ impl<'t> Keyspace<'t> {
         self.read(key, |value| value.is_some())
     }
 
-    /// Prefetches `keys` with interleaved descents.
+    /// Prefetches `keys` with interleaved descents, up to one that cannot be stored.
     pub fn warm(&mut self, keys: &[&[u8]]) {
         if keys.len() > 1 {
             let view = self.view;
             let storable = |key: &&&[u8]| key.len() <= pando_engine::limits::KEY_BYTES_MAX;
-            let keys = keys.iter().filter(storable);
+            let keys = keys.iter().take_while(storable);
             let keys: Vec<_> = keys.map(|bytes| view.key(bytes)).collect();
             self.session.store.warm(&keys);
         }
+    }
+
+    /// Lets the next operation, which is that of the key at `index` of those just warmed, reuse
+    /// what was found on the way to it.
+    #[inline]
+    pub(crate) fn recall(&mut self, index: usize) {
+        self.session.store.recall(index);
     }
 }
 

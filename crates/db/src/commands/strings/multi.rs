@@ -30,7 +30,10 @@ pub(super) fn mget(
             .zip(&mut rest)
             .for_each(|(slot, key)| *slot = key);
         keyspace.warm(&keys[..count]);
-        for key in &keys[..count] {
+        for (place, key) in keys[..count].iter().enumerate() {
+            if count > 1 {
+                keyspace.recall(place);
+            }
             keyspace.read(key, |value| match value.map(|value| value.body) {
                 Some(BodyRef::String(string)) => reply_bulk(reply, string),
                 Some(BodyRef::Row(..)) | None => reply.null(),
