@@ -90,6 +90,9 @@ mod tests;
 mod tree;
 
 pub use check::{Disorder, Report};
+#[cfg(feature = "simulated-memory")]
+pub use pando_pmem::{Platform, Sampling, Simulated};
+
 pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, NamesRead, Options, Place};
 pub use hash::{Table, TableReader};
 pub use reader::Reader;

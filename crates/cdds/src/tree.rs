@@ -36,7 +36,7 @@ use crate::latch::Watch;
 use crate::limits::{
     ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
-use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of};
+use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of, store_begun};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::seal;
@@ -534,9 +534,9 @@ fn make_anchor<M: Pmem>(pool: &Pool<M>, allocator: &Allocator<M>) -> Result<Offs
     let at = allocator.allocate(bytes_of(ANCHOR, ANCHOR_SLOTS), epoch)?;
     Node::make(pool, at, (ANCHOR, ANCHOR_SLOTS), epoch, &[]);
     // CN5 sealed: one that a crash has left may be there.
-    memory.store(pool.root(0), 0);
-    memory.store(pool.root(1), at.get());
-    memory.store(pool.root(0), seal::beginning(epoch, [at.get()]));
+    let beginning = seal::beginning(epoch, [at.get()]);
+    let (pair, bytes) = (pool.root(0), 16);
+    store_begun(memory, (pair, bytes), [(1, at.get())], beginning);
     flush_root(pool, 0);
     allocator.settle();
     pool.commit(epoch)?;
