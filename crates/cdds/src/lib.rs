@@ -91,7 +91,7 @@ mod tree;
 
 pub use check::{Disorder, Report};
 #[cfg(feature = "simulated-memory")]
-pub use pando_pmem::{Platform, Sampling, Simulated};
+pub use pando_pmem::{Crash, Mark, Platform, Sampling, Simulated, Trace};
 
 pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, NamesRead, Options, Place};
 pub use hash::{Table, TableReader};

@@ -50,7 +50,6 @@ const SNAPSHOT_WORDS: std::ops::Range<u64> = 4..4 + SNAPSHOTS_MAX as u64;
 
 const CHANGE_FENCE: Mark = Mark("tree: fence of changes");
 const ROOT_FLUSH: Mark = Mark("root words: flush");
-const ROOT_FENCE: Mark = Mark("root words: fence");
 
 /// Why something could not be done. Nothing has changed then, except after [`Error::Pool`].
 #[derive(Debug, Error)]
@@ -237,14 +236,17 @@ impl<M: Pmem> Tree<M> {
         Reader::new(Arc::clone(&self.shared))
     }
 
-    /// Makes a snapshot's word durable.
-    fn set_kept(&self, word: u64, epoch: LogEpoch) {
-        let memory = self.pool.memory();
-        let _window = Writes::new(memory);
-        memory.store(self.pool.root(word), seal::end(epoch));
-        flush_root(&self.pool, word);
-        memory.mark(ROOT_FENCE);
-        memory.fence();
+    /// Makes a snapshot's word durable: by a commit, since a fence does nothing to a file.
+    fn set_kept(&self, word: u64, epoch: LogEpoch) -> Result<(), Error> {
+        let (place, memory) = (self.pool.root(word), self.pool.memory());
+        if canary::has(Fault::KeptUncommitted) {
+            memory.store(place, seal::end(epoch));
+            flush_root(&self.pool, word);
+            self.fence();
+            return Ok(());
+        }
+        let kept = memory.commit(place, seal::end(epoch));
+        Ok(kept.map_err(PoolError::Io)?)
     }
 
     fn note_retained(&mut self) {
@@ -438,7 +440,7 @@ impl<M: Pmem> Tree<M> {
         let mut words = SNAPSHOT_WORDS;
         let word = words.find(|word| self.words.iter().all(|(_, used)| used != word));
         let word = word.ok_or(Error::TooManySnapshots)?;
-        self.set_kept(word, epoch);
+        self.set_kept(word, epoch)?;
         self.words.push((epoch, word));
         self.note_retained();
         Ok(Snapshot(epoch))
@@ -453,8 +455,8 @@ impl<M: Pmem> Tree<M> {
     pub fn release(&mut self, snapshot: Snapshot) -> Result<(), Error> {
         let place = self.words.binary_search_by_key(&snapshot.0, |word| word.0);
         let place = place.map_err(|_| Error::NoSnapshot { epoch: snapshot.0 })?;
-        let (_, word) = self.words.remove(place);
-        self.set_kept(word, LogEpoch::NONE);
+        self.set_kept(self.words[place].1, LogEpoch::NONE)?;
+        self.words.remove(place);
         self.note_retained();
         self.settle_horizon();
         Ok(())
