@@ -471,16 +471,25 @@ impl Cdds {
         Ok(state.tree.pool.rest(newest)?)
     }
 
-    /// Shows every key that has a deadline of this kind, the earliest first (CE5 deadlines-listed).
+    /// Shows keys that have a deadline of this kind, the earliest first, behind the one of this key
+    /// if there is one, until `visit` breaks (CE5 deadlines-listed). Nobody writes meanwhile.
     /// O(these).
     pub fn deadlines(
         &self,
         listed: Listed,
-        mut visit: impl FnMut(Deadline, Key<'_>),
+        behind: Option<(Deadline, Key<'_>)>,
+        mut visit: impl FnMut(Deadline, Key<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let state = self.write();
         let first = place_of(listed.tree(), b"");
-        let from = Bound::Included(&first[..]);
+        let behind = behind.map(|(deadline, key)| {
+            let place = place_of(key.tree, key.bytes);
+            listed.place(deadline, &place)
+        });
+        let from = match &behind {
+            Some(behind) => Bound::Excluded(&behind[..]),
+            None => Bound::Included(&first[..]),
+        };
         state.tree.scan(from, Direction::Forward, |place, _| {
             let entry = place.strip_prefix(&first[..]);
             let entry = entry.and_then(<[u8]>::split_first_chunk::<8>);
@@ -489,7 +498,7 @@ impl Cdds {
             };
             if let Some((tree, key)) = place.split_first_chunk() {
                 let key = Key::new(TreeId(u32::from_be_bytes(*tree)), key);
-                visit(Deadline(u64::from_be_bytes(*deadline)), key);
+                return visit(Deadline(u64::from_be_bytes(*deadline)), key);
             }
             ControlFlow::Continue(())
         })
