@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""The pool of the engine cdds over the wire: kill -9 under load, and CPU per command.
+"""The pool of the engine cdds over the wire: kill -9 under load, rollbacks, and CPU per command.
 
     cargo build --release -p pando-server
-    crates/bench/scripts/pool.py kills target/release/pando --keys 10m --rounds 200
+    crates/bench/scripts/pool.py kills target/release/pando --keys 10m --rounds 200 [--deadlines]
+    crates/bench/scripts/pool.py rollbacks target/release/pando --keys 10m [--deadlines]
     crates/bench/scripts/pool.py costs target/release/pando [--keys 500k] [--rounds 3] [--redis]
 
 `kills` loads the keys, with 8-byte values, and then, each round, writes on every one of --connections
 with --durability sync, kills the server with SIGKILL after a random time, and starts it again: how
 long from its exec to the first right answer, and whether every acknowledged write is there. It fails
-if one is lost. `costs` gives the CPU time of the server per SET and GET in batches of 32, by
+if one is lost. `rollbacks` keeps a snapshot that lasts, overwrites a part of the keys each round, and goes
+back: how long until the reply, and until the next right answer. With --deadlines every key has a
+deadline of its own, far away. `costs` gives the CPU time of the server per SET and GET in batches of 32, by
 /proc/PID/stat, of cdds with --durability sync, of masstree without a log, and with --redis of
 redis-server without one, in turn. The pool lies on --directory, a tmpfs. Everything is on the
 loopback interface.
@@ -31,8 +34,15 @@ from snapshots import free_port
 BATCH = 32
 
 
-def set_of(key, value):
-    return b"*3\r\n$3\r\nSET\r\n$14\r\nkey:%010d\r\n$8\r\n%08d\r\n" % (key, value)
+# The year 2100, in milliseconds.
+FAR_AWAY = 4_102_444_800_000
+
+
+def set_of(key, value, deadline=None):
+    if deadline is None:
+        return b"*3\r\n$3\r\nSET\r\n$14\r\nkey:%010d\r\n$8\r\n%08d\r\n" % (key, value)
+    form = b"*5\r\n$3\r\nSET\r\n$14\r\nkey:%010d\r\n$8\r\n%08d\r\n$4\r\nPXAT\r\n$13\r\n%d\r\n"
+    return form % (key, value, deadline)
 
 
 def get_of(key):
@@ -41,6 +51,9 @@ def get_of(key):
 
 class Client:
     """Batches of commands, and their replies in bytes."""
+
+    # Whether every key has a deadline.
+    deadlines = False
 
     def __init__(self, port):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=600)
@@ -58,7 +71,9 @@ class Client:
         return reply
 
     def set_all(self, pairs):
-        reply = self.call(b"".join(set_of(*pair) for pair in pairs), 5 * len(pairs))
+        deadline = (lambda key: FAR_AWAY + key) if self.deadlines else (lambda key: None)
+        sets = (set_of(key, value, deadline(key)) for key, value in pairs)
+        reply = self.call(b"".join(sets), 5 * len(pairs))
         assert reply == b"+OK\r\n" * len(pairs), reply[:200]
 
     def get_all(self, keys):
@@ -124,15 +139,43 @@ class Writer(threading.Thread):
             pass
 
 
+def loaded(command, directory, keys):
+    """A server with so many keys."""
+    server = Server(command, directory, (b"PING\r\n", b"+PONG\r\n"))
+    for first in range(0, keys, 2000):
+        server.client.set_all([(key, 0) for key in range(first, min(first + 2000, keys))])
+    print(f"{keys} keys loaded", flush=True)
+    return server
+
+
+def rollbacks(arguments, directory, pool):
+    keys = arguments.keys
+    server = loaded(pando(arguments.pando, pool, arguments.size), directory, keys)
+    client, times = server.client, []
+    assert client.call(b"SNAPSHOT CREATE s PERSIST\r\n", 1)[:1] != b"-"
+    client = Client(server.port)
+    for turn in range(1, arguments.rounds + 1):
+        for first in range(0, keys // 10, 1000):
+            client.set_all([(key, turn) for key in range(first, first + 1000)])
+        begun = time.monotonic()
+        reply = client.call(b"SNAPSHOT ROLLBACK s\r\n", 5)
+        replied = time.monotonic()
+        assert reply[:1] != b"-", reply
+        other = Client(server.port)
+        assert other.get_all([0]) == [0], "it is not what it was"
+        times.append((1000 * (replied - begun), 1000 * (time.monotonic() - begun)))
+        client = other
+    server.end(signal.SIGTERM)
+    for row, what in zip(zip(*times), ["the reply", "the next right answer"]):
+        print(f"rollback to {what}: {statistics.median(row):.1f} ms, at most {max(row):.1f}")
+
+
 def kills(arguments, directory, pool):
     keys = arguments.keys
     print(f"seed {arguments.seed}")
     random.seed(arguments.seed)
     command = pando(arguments.pando, pool, arguments.size)
-    server = Server(command, directory, (b"PING\r\n", b"+PONG\r\n"))
-    for first in range(0, keys, 2000):
-        server.client.set_all([(key, 0) for key in range(first, min(first + 2000, keys))])
-    print(f"{keys} keys loaded")
+    server = loaded(command, directory, keys)
     known, times, acknowledged, lost = {}, [], 0, 0
     for turn in range(arguments.rounds):
         first = 1 + turn * 100_000
@@ -195,7 +238,7 @@ def costs(arguments, directory, pool):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["kills", "costs"])
+    parser.add_argument("what", choices=["kills", "rollbacks", "costs"])
     parser.add_argument("pando", type=os.path.abspath)
     parser.add_argument("--keys", type=number, default=500_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -205,10 +248,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of the keys and times of kills")
     parser.add_argument("--directory", default="/dev/shm")
     parser.add_argument("--redis", action="store_true")
+    parser.add_argument("--deadlines", action="store_true", help="every key has one")
     arguments = parser.parse_args()
+    Client.deadlines = arguments.deadlines
     with tempfile.TemporaryDirectory(dir=arguments.directory) as directory:
         pool = os.path.join(directory, "pool")
-        {"kills": kills, "costs": costs}[arguments.what](arguments, directory, pool)
+        run = {"kills": kills, "rollbacks": rollbacks, "costs": costs}[arguments.what]
+        run(arguments, directory, pool)
 
 
 main()

@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     ForgottenLater,
     /// A crowded pool forgets its ranges before it is cleaned up (CG2 all-views).
     ForgottenUncleaned,
+    /// A snapshot's word is flushed and fenced, but by no commit: a file does not take it.
+    KeptUncommitted,
     /// A removed key has no name (CQ1 named-with).
     Unnamed,
     /// Names go, and nobody is told (CQ2 known-gap).

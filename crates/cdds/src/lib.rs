@@ -90,6 +90,9 @@ mod tests;
 mod tree;
 
 pub use check::{Disorder, Report};
+#[cfg(feature = "simulated-memory")]
+pub use pando_pmem::{Crash, Mark, Platform, Sampling, Simulated, Trace};
+
 pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, NamesRead, Options, Place};
 pub use hash::{Table, TableReader};
 pub use reader::Reader;

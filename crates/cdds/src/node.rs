@@ -20,7 +20,8 @@
 //! share their first 32 bytes.
 //!
 //! - **CN1 begun-last** A slot lies in one line, and an entry's beginning is stored last: if it is
-//!   durable, so is the entry (PM1 any-order). Before a slot is used again its beginning is erased.
+//!   durable, so is the entry (PM1 any-order), where only words are whole by fences. Before a slot is
+//!   used again its beginning is erased.
 //! - **CN2 seen** A view of an epoch sees an entry that began in it or before and has not ended in
 //!   it or before, void epochs left aside.
 //! - **CN3 needed** A slot is used again if no snapshot sees it and its end is committed, or its
@@ -36,6 +37,7 @@
 //! Readers beside the writer: `latch.rs`.
 
 use std::cmp::Ordering;
+use std::iter;
 use std::ops::Range;
 
 use pando_pmem::checksum::crc32c;
@@ -55,6 +57,10 @@ pub(crate) const ANCHOR: u64 = 0xff;
 const NODE_FLUSH: Mark = Mark("node: flush of a new one");
 const BEGIN_FLUSH: Mark = Mark("entry: flush of its beginning");
 const USED_FLUSH: Mark = Mark("node: flush of the number of its used slots");
+const ERASED_FLUSH: Mark = Mark("words: flush of an erased beginning");
+const ERASED_FENCE: Mark = Mark("words: fence of an erased beginning");
+const SAID_FLUSH: Mark = Mark("words: flush of what an entry says");
+const SAID_FENCE: Mark = Mark("words: fence of what an entry says");
 const FINGERPRINT_FLUSH: Mark = Mark("entry: flush of its fingerprint");
 const CLEAN_FLUSH: Mark = Mark("entry: flush of an erased epoch");
 const END_FLUSH: Mark = Mark("entry: flush of its end");
@@ -223,6 +229,35 @@ pub(crate) fn load_epochs(word: impl Fn(usize) -> u64) -> [u64; 2] {
     }
     let end = word(1);
     [word(0), end]
+}
+
+/// Stores an entry in a slot that nobody needs, or in which it began in the open epoch, its beginning
+/// last (CN1 begun-last): the words behind the epochs, from this one on.
+///
+/// A slot lies in one line. Where only words are whole, each of the three steps is fenced: a new
+/// word would make a dead entry a damaged one, and without its end a live one; and the beginning
+/// would say that the entry is there, with words of the old one.
+pub(crate) fn store_begun<M: Pmem>(
+    memory: &M,
+    (at, bytes): (Offset, u64),
+    says: impl IntoIterator<Item = (u64, u64)>,
+    beginning: u64,
+) {
+    let settle = |flush, fence| {
+        if !memory.keeps_lines() {
+            memory.mark(flush);
+            memory.flush(at, bytes as usize);
+            memory.mark(fence);
+            memory.fence();
+        }
+    };
+    memory.store(at, 0);
+    settle(ERASED_FLUSH, ERASED_FENCE);
+    for (index, word) in says {
+        memory.store(at.plus(index * WORD_BYTES), word);
+    }
+    settle(SAID_FLUSH, SAID_FENCE);
+    memory.store(at, beginning);
 }
 
 /// A node in a pool.
@@ -599,15 +634,12 @@ impl<'p, M: Pmem> Node<'p, M> {
 
     fn store_entry(self, slot: u64, entry: Entry, epoch: LogEpoch) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
-        memory.store(at, 0);
-        memory.store(at.plus(8), 0);
         let said = entry.said().into_iter().take(said_words(self.level));
-        for (index, word) in (2..).zip(said) {
-            memory.store(at.plus(index * WORD_BYTES), word);
-        }
-        memory.store(at, entry.beginning(self.level, epoch));
+        let (bytes, beginning) = (slot_bytes(self.level), entry.beginning(self.level, epoch));
+        let says = iter::once(0).chain(said);
+        store_begun(memory, (at, bytes), (1..).zip(says), beginning);
         memory.mark(BEGIN_FLUSH);
-        memory.flush(at, slot_bytes(self.level) as usize);
+        memory.flush(at, bytes as usize);
     }
 
     /// Before an entry begins in this slot of a leaf (CN4 fingerprinted).
@@ -663,13 +695,15 @@ impl<'p, M: Pmem> Node<'p, M> {
     pub(crate) fn replace(self, slot: u64, record: Offset) {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
         let (epoch, entry) = (epoch_bits(memory.load(at)), self.entry(slot));
-        if !canary::has(Fault::ReplacedBegun) {
-            memory.store(at, 0);
+        let (bytes, beginning) = (slot_bytes(0), Entry { record, ..entry }.beginning(0, epoch));
+        if canary::has(Fault::ReplacedBegun) {
+            memory.store(at.plus(24), record.get());
+            memory.store(at, beginning);
+        } else {
+            store_begun(memory, (at, bytes), [(3, record.get())], beginning);
         }
-        memory.store(at.plus(24), record.get());
-        memory.store(at, Entry { record, ..entry }.beginning(0, epoch));
         memory.mark(BEGIN_FLUSH);
-        memory.flush(at, slot_bytes(self.level) as usize);
+        memory.flush(at, bytes as usize);
     }
 
     /// The slots that may be used (CN3 needed), from this one on and around.

@@ -36,7 +36,7 @@ use crate::latch::Watch;
 use crate::limits::{
     ENTRIES_MAX, ENTRIES_MIN, HELD_MAX, KEY_BYTES_MAX, SNAPSHOTS_MAX, VALUE_BYTES_MAX, node_bytes,
 };
-use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of};
+use crate::node::{ANCHOR, Entry, Needs, Node, View, bytes_of, store_begun};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::seal;
@@ -50,7 +50,6 @@ const SNAPSHOT_WORDS: std::ops::Range<u64> = 4..4 + SNAPSHOTS_MAX as u64;
 
 const CHANGE_FENCE: Mark = Mark("tree: fence of changes");
 const ROOT_FLUSH: Mark = Mark("root words: flush");
-const ROOT_FENCE: Mark = Mark("root words: fence");
 
 /// Why something could not be done. Nothing has changed then, except after [`Error::Pool`].
 #[derive(Debug, Error)]
@@ -237,14 +236,17 @@ impl<M: Pmem> Tree<M> {
         Reader::new(Arc::clone(&self.shared))
     }
 
-    /// Makes a snapshot's word durable.
-    fn set_kept(&self, word: u64, epoch: LogEpoch) {
-        let memory = self.pool.memory();
-        let _window = Writes::new(memory);
-        memory.store(self.pool.root(word), seal::end(epoch));
-        flush_root(&self.pool, word);
-        memory.mark(ROOT_FENCE);
-        memory.fence();
+    /// Makes a snapshot's word durable: by a commit, since a fence does nothing to a file.
+    fn set_kept(&self, word: u64, epoch: LogEpoch) -> Result<(), Error> {
+        let (place, memory) = (self.pool.root(word), self.pool.memory());
+        if canary::has(Fault::KeptUncommitted) {
+            memory.store(place, seal::end(epoch));
+            flush_root(&self.pool, word);
+            self.fence();
+            return Ok(());
+        }
+        let kept = memory.commit(place, seal::end(epoch));
+        Ok(kept.map_err(PoolError::Io)?)
     }
 
     fn note_retained(&mut self) {
@@ -438,7 +440,7 @@ impl<M: Pmem> Tree<M> {
         let mut words = SNAPSHOT_WORDS;
         let word = words.find(|word| self.words.iter().all(|(_, used)| used != word));
         let word = word.ok_or(Error::TooManySnapshots)?;
-        self.set_kept(word, epoch);
+        self.set_kept(word, epoch)?;
         self.words.push((epoch, word));
         self.note_retained();
         Ok(Snapshot(epoch))
@@ -453,8 +455,8 @@ impl<M: Pmem> Tree<M> {
     pub fn release(&mut self, snapshot: Snapshot) -> Result<(), Error> {
         let place = self.words.binary_search_by_key(&snapshot.0, |word| word.0);
         let place = place.map_err(|_| Error::NoSnapshot { epoch: snapshot.0 })?;
-        let (_, word) = self.words.remove(place);
-        self.set_kept(word, LogEpoch::NONE);
+        self.set_kept(self.words[place].1, LogEpoch::NONE)?;
+        self.words.remove(place);
         self.note_retained();
         self.settle_horizon();
         Ok(())
@@ -534,9 +536,9 @@ fn make_anchor<M: Pmem>(pool: &Pool<M>, allocator: &Allocator<M>) -> Result<Offs
     let at = allocator.allocate(bytes_of(ANCHOR, ANCHOR_SLOTS), epoch)?;
     Node::make(pool, at, (ANCHOR, ANCHOR_SLOTS), epoch, &[]);
     // CN5 sealed: one that a crash has left may be there.
-    memory.store(pool.root(0), 0);
-    memory.store(pool.root(1), at.get());
-    memory.store(pool.root(0), seal::beginning(epoch, [at.get()]));
+    let beginning = seal::beginning(epoch, [at.get()]);
+    let (pair, bytes) = (pool.root(0), 16);
+    store_begun(memory, (pair, bytes), [(1, at.get())], beginning);
     flush_root(pool, 0);
     allocator.settle();
     pool.commit(epoch)?;

@@ -18,11 +18,16 @@
 //!   commits later, hence reconciles later, and removes it.
 //! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key, or fields, only in an
 //!   `update` that sees the deadline passed.
+//! - **X3 filled-behind** With a pool, X1 holds but for entries that are missing: those of keys that
+//!   the pool lists behind the position up to which the index has been filled.
+//!
+//! With a pool, the index is filled in the background after a start (`expiry/filling.rs`).
 //!
 //! Cost: O(log entries of a shard) per change of a deadline, and about 30 bytes per short key with
 //! one (`leaves`); keys without deadlines cost nothing. A tree is dropped in O(shards), under all
 //! gates; its entries are freed later, under none.
 
+mod filling;
 mod leaves;
 
 use std::collections::{BTreeMap, btree_map};
@@ -35,6 +40,7 @@ use pando_sync::{Padded, lock};
 use smallvec::SmallVec;
 
 use crate::clock::Milliseconds;
+use filling::Filling;
 use leaves::{Leaf, Leaves};
 
 const SHARDS: usize = 64;
@@ -92,6 +98,7 @@ pub(crate) type Replaced = (Of, Option<Deadline>);
 pub(crate) struct ExpiryIndex {
     pub(crate) keys: DeadlineIndex,
     pub(crate) fields: DeadlineIndex,
+    pub(crate) filling: Filling,
 }
 
 impl ExpiryIndex {
@@ -99,6 +106,7 @@ impl ExpiryIndex {
         Self {
             keys: DeadlineIndex::new(),
             fields: DeadlineIndex::new(),
+            filling: Filling::default(),
         }
     }
 

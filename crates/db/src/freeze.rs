@@ -8,8 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_cdds::Listed;
-use pando_engine::{Images, Key, Point, TreeId};
+use pando_engine::{Images, Point, TreeId};
 use pando_minuet::BranchId;
 use pando_sync::lock;
 
@@ -130,7 +129,7 @@ impl Database {
 
     /// Makes the present what a snapshot shows, which stays. Newer ones go, if the caller says that
     /// they may. The caller holds all gates, and its session has handed over everything it logged
-    /// (AK3 handed-over). O(keys with a deadline, watched keys).
+    /// (AK3 handed-over). O(watched keys).
     ///
     /// Versions that were drawn since are not drawn again, so nothing that was read since can be
     /// taken for something else later. Followers take a full copy.
@@ -181,15 +180,7 @@ impl Database {
             for tree in before.iter().chain(&self.mapping()) {
                 self.expiry.drop_tree(*tree);
             }
-            let expiry = &self.expiry;
-            for (index, listed) in [
-                (&expiry.keys, Listed::Keys),
-                (&expiry.fields, Listed::Fields),
-            ] {
-                let list = |deadline, key: Key<'_>| index.reconcile(key, None, || Some(deadline));
-                let listed = engine.deadlines(listed, list);
-                listed.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));
-            }
+            self.expiry.filling.begin();
         });
         session.store.pin();
         self.snapshots.rollbacks.fetch_add(1, Ordering::Relaxed);

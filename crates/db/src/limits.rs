@@ -352,6 +352,9 @@ pub(crate) const REQUEST_SLACK_SHARE: usize = 8;
 /// Steps of engine maintenance before the gate is released.
 pub const MAINTAIN_STEPS_MAX: usize = 256;
 
+/// Keys with a deadline that are listed at a time after a start with a pool: a pause for writers.
+pub(crate) const FILLED_ENTRIES_MAX: usize = 256;
+
 /// Entries of dropped trees that the expiry index frees at a time.
 pub(crate) const DROPPED_ENTRIES_MAX: usize = 4096;
 

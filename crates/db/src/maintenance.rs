@@ -116,12 +116,13 @@ fn slice(database: &Database, session: &mut SessionState, cursor: &mut usize) ->
         let expired = expire(database, session, cursor);
         let maintained = Turn::begin(database, session).maintain(limits::MAINTAIN_STEPS_MAX);
         let freed = database.expiry.free_dropped(limits::DROPPED_ENTRIES_MAX);
+        let filled = fill_expiry_index(database, session);
         let evicted = evict_keys(database, session);
         let tidied = match evicted {
             0 => tidy(database, Turn::begin(database, session).session_mut()),
             _ => 0,
         };
-        if expired == 0 && maintained == 0 && freed == 0 && evicted == 0 && tidied == 0 {
+        if [expired, maintained, freed, filled, evicted, tidied] == [0; 6] {
             return dropped;
         }
     }
@@ -153,6 +154,14 @@ fn expire(database: &Database, session: &mut SessionState, cursor: &mut usize) -
         keyspace.expire_fields(*tree, key);
     }
     due.len() + hashes.len()
+}
+
+/// Lists some of the keys with a deadline, after a start or a rollback; how many.
+fn fill_expiry_index(database: &Database, session: &mut SessionState) -> usize {
+    if !database.is_listing_deadlines() {
+        return 0;
+    }
+    database.fill_expiry_index(Turn::begin(database, session).session_mut())
 }
 
 /// Removes what is due among the next `limits::EXPIRE_LOOKS_MAX` keys of branches. A key that a

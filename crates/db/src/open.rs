@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use pando_cdds::{Cdds, Listed};
-use pando_engine::{EpochClock, Key, LogEpoch, SessionLimit, TreeId};
+use pando_cdds::Cdds;
+use pando_engine::{EpochClock, LogEpoch, SessionLimit, TreeId};
 use thiserror::Error;
 
 use crate::database::{Database, Parts};
@@ -176,13 +176,7 @@ impl Database {
             frozen.expect("there are fewer than an engine can have");
         }
         let expiry = ExpiryIndex::new();
-        for (index, listed) in [
-            (&expiry.keys, Listed::Keys),
-            (&expiry.fields, Listed::Fields),
-        ] {
-            let list = |deadline, key: Key<'_>| index.reconcile(key, None, || Some(deadline));
-            engine.deadlines(listed, list)?;
-        }
+        expiry.filling.begin();
         let hidden_trees = trees.split_off(options.databases);
         let (standing, lineage) = past(&engine, options.follows)?;
         let durable = epochs.current().previous();

@@ -15,6 +15,9 @@ use crate::durable::bytes::Input;
 use crate::durable::lineage::Lineage;
 use crate::durable::standing::Standing;
 
+#[cfg(test)]
+mod tests;
+
 const MAPPING: &str = "mapping";
 const STANDING: &str = "standing";
 const HISTORIES: &str = "histories";
@@ -24,6 +27,10 @@ const HISTORIES: &str = "histories";
 /// # Panics
 /// When the pool is damaged, or what it keeps back is used up.
 pub(crate) fn note_mapping(engine: &Cdds, changes: u64, trees: &[TreeId]) {
+    #[cfg(test)]
+    if crate::durable::testing::is(crate::durable::testing::Fault::MappingForgotten) {
+        return;
+    }
     let mut note = changes.to_le_bytes().to_vec();
     for tree in trees {
         note.extend_from_slice(&tree.0.to_le_bytes());

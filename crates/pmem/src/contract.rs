@@ -1,7 +1,8 @@
 //! What persistent memory promises, and when.
 //!
 //! - **PM1 any-order** A store is durable at some time between its execution and the fence after a
-//!   flush of its line. Until then each line by itself may hold any prefix of the stores to it.
+//!   flush of its line. Until then each line by itself may hold any prefix of the stores to it, or,
+//!   where lines are not kept whole ([`Pmem::keeps_lines`]), each of its words any that was stored.
 //! - **PM2 fence-orders** What was flushed before a fence is durable before any store after it.
 //! - **PM3 word-whole** An aligned word of 8 bytes is never torn.
 //! - **PM4 commit-last** After [`Pmem::commit`] returned, its word and everything flushed before it
@@ -81,6 +82,14 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     /// Whether a flush does anything: where it does not, nobody remembers what is to be flushed.
     #[inline]
     fn flushes(&self) -> bool {
+        true
+    }
+
+    /// Whether a line arrives whole, with a prefix of its stores (PM1 any-order), as it does from the
+    /// caches of x86. Where it does not, what must be there before a word of the same line is
+    /// flushed and fenced before that is stored.
+    #[inline]
+    fn keeps_lines(&self) -> bool {
         true
     }
 

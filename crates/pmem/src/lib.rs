@@ -40,5 +40,7 @@ pub use filed::Filed;
 pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};
 pub use memory::Memory;
 pub use offset::Offset;
+#[cfg(feature = "simulated-memory")]
+pub use pando_durability::disk::{Fault as DiskFault, SimulatedDisk};
 pub use pool::{FORMAT, Pool, Shape, VoidRange, check_size, epoch_bits, sealed, unsealed};
 pub use simulated::{Choice, Crash, Image, MarkCount, Platform, Sampling, Simulated, Trace};

@@ -8,7 +8,9 @@ use std::io;
 
 use pando_sync::shim::unmodelled::{AtomicU32, Ordering, compiler_fence};
 
-use crate::region::{Region, words_of_region};
+#[cfg(feature = "simulated-memory")]
+use crate::Simulated;
+use crate::region::{Region, loads_of_region};
 use crate::{Filed, Mapped, Offset, Pmem, Wear, Words};
 
 /// See the module's header.
@@ -20,6 +22,8 @@ pub struct Memory {
     lets_readers_write: bool,
     /// Whether a flush or a fence does anything, if only that it counts.
     sends: bool,
+    /// Whether lines are kept whole.
+    keeps_lines: bool,
     kind: Kind,
 }
 
@@ -29,6 +33,9 @@ enum Kind {
     Mapped(Mapped),
     /// An ordinary file.
     Filed(Filed),
+    /// Memory of a test, which records what is stored.
+    #[cfg(feature = "simulated-memory")]
+    Simulated(std::sync::Arc<Simulated>),
 }
 
 impl From<Mapped> for Memory {
@@ -38,6 +45,7 @@ impl From<Mapped> for Memory {
             region: unsafe { memory.region().alias() },
             lets_readers_write: memory.lets_readers_write(),
             sends: memory.sends(),
+            keeps_lines: memory.keeps_lines(),
             kind: Kind::Mapped(memory),
         }
     }
@@ -50,7 +58,23 @@ impl From<Filed> for Memory {
             region: unsafe { memory.region().alias() },
             lets_readers_write: true,
             sends: true,
+            keeps_lines: true,
             kind: Kind::Filed(memory),
+        }
+    }
+}
+
+#[cfg(feature = "simulated-memory")]
+impl From<std::sync::Arc<Simulated>> for Memory {
+    fn from(memory: std::sync::Arc<Simulated>) -> Self {
+        Self {
+            // SAFETY: as above.
+            region: unsafe { memory.region().alias() },
+            // What a hint changes would not be recorded.
+            lets_readers_write: false,
+            sends: true,
+            keeps_lines: memory.keeps_lines(),
+            kind: Kind::Simulated(memory),
         }
     }
 }
@@ -61,6 +85,8 @@ macro_rules! either {
         match &$self.kind {
             Kind::Mapped($memory) => $call,
             Kind::Filed($memory) => $call,
+            #[cfg(feature = "simulated-memory")]
+            Kind::Simulated($memory) => $call,
         }
     };
 }
@@ -84,7 +110,34 @@ impl Memory {
 }
 
 impl Pmem for Memory {
-    words_of_region!();
+    loads_of_region!();
+
+    #[inline]
+    fn store(&self, at: Offset, word: u64) {
+        #[cfg(feature = "simulated-memory")]
+        if let Kind::Simulated(memory) = &self.kind {
+            return memory.store(at, word);
+        }
+        self.region.store(at, word);
+    }
+
+    #[inline]
+    fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
+        #[cfg(feature = "simulated-memory")]
+        if let Kind::Simulated(memory) = &self.kind {
+            return memory.compare_exchange(at, current, new);
+        }
+        self.region.compare_exchange(at, current, new)
+    }
+
+    #[inline]
+    fn write(&self, at: Offset, bytes: &[u8]) {
+        #[cfg(feature = "simulated-memory")]
+        if let Kind::Simulated(memory) = &self.kind {
+            return memory.write(at, bytes);
+        }
+        self.region.write(at, bytes);
+    }
 
     #[inline]
     fn halves(&self, at: Offset) -> Option<&[AtomicU32; 4]> {
@@ -93,6 +146,11 @@ impl Pmem for Memory {
 
     fn flushes(&self) -> bool {
         either!(self, memory => memory.flushes())
+    }
+
+    #[inline]
+    fn keeps_lines(&self) -> bool {
+        self.keeps_lines
     }
 
     #[inline]
@@ -121,6 +179,11 @@ impl Pmem for Memory {
 
     fn expect_writes(&self, at: Offset, length: usize) {
         either!(self, memory => memory.expect_writes(at, length));
+    }
+
+    #[cfg(feature = "simulated-memory")]
+    fn mark(&self, what: crate::Mark) {
+        either!(self, memory => memory.mark(what));
     }
 
     #[inline]

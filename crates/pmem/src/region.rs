@@ -196,6 +196,28 @@ fn padded(bytes: &[u8]) -> [u8; WORD_BYTES as usize] {
 /// The methods of [`Pmem`](crate::Pmem) that a backend's field `region` answers.
 macro_rules! words_of_region {
     () => {
+        crate::region::loads_of_region!();
+
+        #[inline]
+        fn store(&self, at: Offset, word: u64) {
+            self.region.store(at, word);
+        }
+
+        #[inline]
+        fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
+            self.region.compare_exchange(at, current, new)
+        }
+
+        #[inline]
+        fn write(&self, at: Offset, bytes: &[u8]) {
+            self.region.write(at, bytes);
+        }
+    };
+}
+
+/// Those that change nothing.
+macro_rules! loads_of_region {
+    () => {
         #[inline]
         fn bytes(&self) -> u64 {
             self.region.bytes()
@@ -217,25 +239,10 @@ macro_rules! words_of_region {
         }
 
         #[inline]
-        fn store(&self, at: Offset, word: u64) {
-            self.region.store(at, word);
-        }
-
-        #[inline]
-        fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-            self.region.compare_exchange(at, current, new)
-        }
-
-        #[inline]
-        fn write(&self, at: Offset, bytes: &[u8]) {
-            self.region.write(at, bytes);
-        }
-
-        #[inline]
         unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
             // SAFETY: the caller promises it.
             unsafe { self.region.read(at, length) }
         }
     };
 }
-pub(crate) use words_of_region;
+pub(crate) use {loads_of_region, words_of_region};

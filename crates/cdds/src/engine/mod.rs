@@ -59,6 +59,7 @@ mod figures;
 mod group;
 mod kept;
 mod notes;
+mod place;
 mod removed;
 mod session;
 mod snapshots;
@@ -70,16 +71,13 @@ mod value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
 };
-use pando_pmem::{
-    Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
-};
+use pando_pmem::{Memory, Tally};
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped};
 
@@ -87,13 +85,13 @@ use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 use self::notes::newest_seen;
+use self::place::open_pool;
+pub use self::place::{FileMedium, Options, Place};
 pub use self::removed::NamesRead;
 use self::removed::{REMOVED, Removed};
 pub use self::session::CddsSession;
 use self::session::sound;
-use crate::limits::{
-    CLEANED_BETWEEN_COMMITS, CLEANED_BETWEEN_NOTES, ENTRIES, VOID_RANGES_LEFT, node_bytes,
-};
+use crate::limits::{CLEANED_BETWEEN_COMMITS, CLEANED_BETWEEN_NOTES, VOID_RANGES_LEFT};
 use crate::{Direction, Error, Tree};
 
 /// The number of the engine's own tree.
@@ -113,121 +111,6 @@ const DROPPED: u64 = u64::MAX;
 
 /// Bytes that wait are written again when they have changed by one of so many parts of the pool.
 const USAGE_STEPS: u64 = 256;
-
-/// Bytes of an engine in memory of its own.
-const MEMORY_BYTES: u64 = 256 << 20;
-
-/// What an engine is opened with.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the pool is; in memory of the process, which ends with it, by default.
-    pub place: Place,
-    /// Its size in bytes; 256 MiB by default. A pool that is there must have it.
-    pub bytes: u64,
-    /// How stray writes are kept away; not at all by default.
-    pub protection: Protection,
-}
-
-impl Options {
-    /// A pool of so many bytes in this file, which lies on that.
-    pub fn in_file(path: PathBuf, bytes: u64, medium: FileMedium) -> std::io::Result<Self> {
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let mapped = match medium {
-            FileMedium::Auto => Medium::of_directory(directory.unwrap_or(Path::new(".")))?,
-            FileMedium::Dax => Some(Medium::Dax),
-            FileMedium::DaxWithCaches => Some(Medium::DaxWithCaches),
-            FileMedium::SharedMemory => Some(Medium::SharedMemory),
-            FileMedium::Disk => None,
-        };
-        Ok(Self {
-            place: match mapped {
-                Some(medium) => Place::Mapped(path, medium),
-                None => Place::Filed(path),
-            },
-            bytes,
-            ..Self::default()
-        })
-    }
-
-    /// What a crash of the process and a loss of power take.
-    #[must_use]
-    pub fn promise(&self) -> &'static str {
-        match &self.place {
-            Place::Memory => "memory of the process: everything ends with it",
-            Place::Mapped(_, medium) => medium.promise(),
-            Place::Filed(_) => Filed::PROMISE,
-        }
-    }
-}
-
-/// Where a pool is.
-#[derive(Clone, Debug)]
-pub enum Place {
-    /// In memory of the process.
-    Memory,
-    /// In a file that is mapped, and created if it does not exist.
-    Mapped(PathBuf, Medium),
-    /// In an ordinary file, created if it does not exist.
-    Filed(PathBuf),
-}
-
-/// What the file of a pool lies on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileMedium {
-    /// Shared memory on a tmpfs; else persistent memory if the file system has direct access; else
-    /// a disk.
-    #[default]
-    Auto,
-    /// Persistent memory.
-    Dax,
-    /// Persistent memory of a machine that flushes its caches when the power fails (eADR).
-    DaxWithCaches,
-    /// A tmpfs.
-    SharedMemory,
-    /// Anything: the file is written by commits, through a journal.
-    Disk,
-}
-
-impl FileMedium {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Auto,
-        Self::Dax,
-        Self::DaxWithCaches,
-        Self::SharedMemory,
-        Self::Disk,
-    ];
-
-    /// Its name in settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Dax => "dax",
-            Self::DaxWithCaches => "eadr",
-            Self::SharedMemory => "shared-memory",
-            Self::Disk => "disk",
-        }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|medium| medium.name() == name)
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            place: Place::Memory,
-            bytes: MEMORY_BYTES,
-            protection: Protection::None,
-        }
-    }
-}
 
 /// Trees in a pool, which all sessions share; see the module's header.
 pub struct Cdds {
@@ -588,16 +471,25 @@ impl Cdds {
         Ok(state.tree.pool.rest(newest)?)
     }
 
-    /// Shows every key that has a deadline of this kind, the earliest first (CE5 deadlines-listed).
+    /// Shows keys that have a deadline of this kind, the earliest first, behind the one of this key
+    /// if there is one, until `visit` breaks (CE5 deadlines-listed). Nobody writes meanwhile.
     /// O(these).
     pub fn deadlines(
         &self,
         listed: Listed,
-        mut visit: impl FnMut(Deadline, Key<'_>),
+        behind: Option<(Deadline, Key<'_>)>,
+        mut visit: impl FnMut(Deadline, Key<'_>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
         let state = self.write();
         let first = place_of(listed.tree(), b"");
-        let from = Bound::Included(&first[..]);
+        let behind = behind.map(|(deadline, key)| {
+            let place = place_of(key.tree, key.bytes);
+            listed.place(deadline, &place)
+        });
+        let from = match &behind {
+            Some(behind) => Bound::Excluded(&behind[..]),
+            None => Bound::Included(&first[..]),
+        };
         state.tree.scan(from, Direction::Forward, |place, _| {
             let entry = place.strip_prefix(&first[..]);
             let entry = entry.and_then(<[u8]>::split_first_chunk::<8>);
@@ -606,7 +498,7 @@ impl Cdds {
             };
             if let Some((tree, key)) = place.split_first_chunk() {
                 let key = Key::new(TreeId(u32::from_be_bytes(*tree)), key);
-                visit(Deadline(u64::from_be_bytes(*deadline)), key);
+                return visit(Deadline(u64::from_be_bytes(*deadline)), key);
             }
             ControlFlow::Continue(())
         })
@@ -641,48 +533,6 @@ impl Cdds {
     /// After a tree was made or dropped, under the lock of `state` (CE4 trees-known).
     fn note_trees(&self) {
         self.generation.fetch_add(1, Ordering::Release);
-    }
-}
-
-/// Opens the pool, or makes one.
-fn open_pool(options: &Options) -> Result<Pool<Memory>, Error> {
-    let shape = Shape::with_nodes(node_bytes(ENTRIES));
-    let (wanted, protection) = (options.bytes, options.protection);
-    let path = match &options.place {
-        Place::Memory => return Ok(Pool::create(Mapped::anonymous(wanted)?.into(), shape)?),
-        Place::Mapped(path, _) | Place::Filed(path) => path,
-    };
-    let open = |bytes| match &options.place {
-        Place::Mapped(_, medium) => {
-            Mapped::open(path, bytes, *medium, protection).map(Memory::from)
-        }
-        _ => Filed::open(path, bytes).map(Memory::from),
-    };
-    if !path.exists() {
-        let memory = match &options.place {
-            Place::Mapped(_, medium) => Mapped::create(path, wanted, *medium, protection)?.into(),
-            _ => Filed::create(path, wanted)?.into(),
-        };
-        return Ok(Pool::create(memory, shape)?);
-    }
-    check_size(wanted)?;
-    let length = std::fs::metadata(path).map_err(PoolError::Io)?.len();
-    let opened = match (&options.place, check_size(length)) {
-        // Whoever made it died before it had its size.
-        (_, Err(_)) if length == 0 => return Err(PoolError::Unfinished.into()),
-        (Place::Mapped(..), Err(_)) => Err(PoolError::Foreign),
-        _ => Pool::open(open(None)?, shape.node_bytes),
-    };
-    match opened {
-        Err(PoolError::Unfinished) => {
-            // Whoever made it died before it was a pool.
-            Ok(Pool::create(open(Some(wanted))?, shape)?)
-        }
-        Ok(pool) if pool.memory().bytes() != wanted => {
-            let pool = pool.memory().bytes();
-            Err(PoolError::OtherSize { pool, wanted }.into())
-        }
-        opened => Ok(opened?),
     }
 }
 

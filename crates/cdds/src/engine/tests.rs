@@ -367,7 +367,10 @@ fn a_full_pool_refuses_reads_and_takes_removals() {
         assert!(keys > 4000, "{keys} keys of 900 bytes in 8 MiB");
         let mut listed = 0;
         engine
-            .deadlines(Listed::Keys, |_, _| listed += 1)
+            .deadlines(Listed::Keys, None, |_, _| {
+                listed += 1;
+                ControlFlow::Continue(())
+            })
             .expect("it is sound");
         assert_eq!(listed, keys, "CE5 deadlines-listed");
         for number in 0..(keys as u32) {

@@ -18,7 +18,7 @@
 use pando_pmem::{LINE_BYTES, Mark, Offset, Pmem, Pool, WORD_BYTES, epoch_bits};
 use pando_sync::LogEpoch;
 
-use crate::node::{Needs, Span, View, equal_bytes, load_epochs};
+use crate::node::{Needs, Span, View, equal_bytes, load_epochs, store_begun};
 use crate::seal;
 use crate::tree::Error;
 
@@ -231,11 +231,9 @@ impl<'p, M: Pmem> Bucket<'p, M> {
         memory.mark(FINGERPRINT_FLUSH);
         memory.flush(word, WORD_BYTES as usize);
         let [hash, target] = entry.words();
-        memory.store(at, 0);
-        memory.store(at.plus(8), 0);
-        memory.store(at.plus(16), hash);
-        memory.store(at.plus(24), target);
-        memory.store(at, seal::beginning(epoch, [hash, target]));
+        let beginning = seal::beginning(epoch, [hash, target]);
+        let says = [(1, 0), (2, hash), (3, target)];
+        store_begun(memory, (at, SLOT_BYTES), says, beginning);
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, SLOT_BYTES as usize);
     }
@@ -245,9 +243,7 @@ impl<'p, M: Pmem> Bucket<'p, M> {
         let (memory, at) = (self.pool.memory(), self.slot_at(slot));
         let [epoch, hash] = [at, at.plus(16)].map(|at| memory.load(at));
         let start = seal::beginning(epoch_bits(epoch), [hash, record.get()]);
-        memory.store(at, 0);
-        memory.store(at.plus(24), record.get());
-        memory.store(at, start);
+        store_begun(memory, (at, SLOT_BYTES), [(3, record.get())], start);
         memory.mark(BEGIN_FLUSH);
         memory.flush(at, SLOT_BYTES as usize);
     }

@@ -32,7 +32,7 @@ use pando_sync::shim::{AtomicU64, Ordering};
 
 use super::bucket::Bucket;
 use crate::canary::{self, Fault};
-use crate::node::View;
+use crate::node::{View, store_begun};
 use crate::record::Record;
 use crate::seal;
 use crate::shared::{Astray, Look, Shared};
@@ -264,9 +264,8 @@ impl<M: Pmem> Directory<M> {
     /// Lets a pair begin that no view sees, with a block for it.
     pub(super) fn begin(&self, pair: Offset, target: Offset, epoch: LogEpoch) {
         let memory = self.shared.pool.memory();
-        memory.store(pair, 0);
-        memory.store(pair.plus(WORD_BYTES), target.get());
-        memory.store(pair, seal::beginning(epoch, [target.get()]));
+        let beginning = seal::beginning(epoch, [target.get()]);
+        store_begun(memory, (pair, PAIR_BYTES), [(1, target.get())], beginning);
         memory.mark(PAIR_FLUSH);
         memory.flush(pair, PAIR_BYTES as usize);
     }

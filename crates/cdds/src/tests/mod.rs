@@ -4,6 +4,7 @@
 mod beside;
 mod cleaning;
 mod crashes;
+mod filed;
 mod flips;
 mod model;
 mod subject;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 
-use pando_pmem::{Pool, Shape, Simulated, VoidRange};
+use pando_pmem::{Pmem, Pool, Shape, Simulated, VoidRange};
 
 use super::SHAPE;
 use crate::check::Disorder;
@@ -14,7 +14,22 @@ use crate::{Direction, hash};
 
 pub(super) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-pub(super) trait Subject: Sized {
+/// What is done to it, in any memory.
+pub(super) trait Structure: Sized {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error>;
+    fn remove(&mut self, key: &[u8]) -> Result<bool, Error>;
+    fn commit(&mut self) -> Result<(), Error>;
+    fn retain(&mut self) -> Result<Snapshot, Error>;
+    fn release(&mut self, snapshot: Snapshot) -> Result<(), Error>;
+    fn roll_back(&mut self, snapshot: Snapshot) -> Result<(), Error>;
+    fn clean(&mut self, steps: usize) -> Result<bool, Error>;
+    fn snapshots(&self) -> Vec<Snapshot>;
+    fn contents(&self, at: Option<Snapshot>) -> Result<Map, Error>;
+    fn check(&self) -> Result<(), Disorder>;
+}
+
+/// The same in simulated memory.
+pub(super) trait Subject: Structure {
     /// Of the smallest nodes.
     const SHAPE: Shape;
 
@@ -26,16 +41,6 @@ pub(super) trait Subject: Sized {
 
     fn of(pool: Pool<Simulated>) -> Result<Self, Error>;
     fn pool(&self) -> &Pool<Simulated>;
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error>;
-    fn remove(&mut self, key: &[u8]) -> Result<bool, Error>;
-    fn commit(&mut self) -> Result<(), Error>;
-    fn retain(&mut self) -> Result<Snapshot, Error>;
-    fn release(&mut self, snapshot: Snapshot) -> Result<(), Error>;
-    fn roll_back(&mut self, snapshot: Snapshot) -> Result<(), Error>;
-    fn clean(&mut self, steps: usize) -> Result<bool, Error>;
-    fn snapshots(&self) -> Vec<Snapshot>;
-    fn contents(&self, at: Option<Snapshot>) -> Result<Map, Error>;
-    fn check(&self) -> Result<(), Disorder>;
 
     fn create(memory: Simulated) -> Self {
         Self::of(Pool::create(memory, Self::SHAPE).expect("a pool")).expect("it opens")
@@ -99,9 +104,7 @@ macro_rules! same {
 impl Subject for Tree<Simulated> {
     const SHAPE: Shape = SHAPE;
     const POOL_BYTES: u64 = 64 * 1024;
-    const MARKS: usize = 9;
-
-    same!();
+    const MARKS: usize = 7;
 
     fn of(pool: Pool<Simulated>) -> Result<Self, Error> {
         Self::open(pool.into())
@@ -110,6 +113,10 @@ impl Subject for Tree<Simulated> {
     fn pool(&self) -> &Pool<Simulated> {
         &self.pool
     }
+}
+
+impl<M: Pmem> Structure for Tree<M> {
+    same!();
 
     fn contents(&self, at: Option<Snapshot>) -> Result<Map, Error> {
         let view = at.map_or(self.present(), |at| View(at.epoch()));
@@ -128,9 +135,7 @@ impl Subject for Table<Simulated> {
         chunk_bytes: 4096,
     };
     const POOL_BYTES: u64 = 80 * 1024;
-    const MARKS: usize = 11;
-
-    same!();
+    const MARKS: usize = 9;
 
     fn of(pool: Pool<Simulated>) -> Result<Self, Error> {
         Self::open(pool.into())
@@ -139,6 +144,10 @@ impl Subject for Table<Simulated> {
     fn pool(&self) -> &Pool<Simulated> {
         self.pool()
     }
+}
+
+impl<M: Pmem> Structure for Table<M> {
+    same!();
 
     fn contents(&self, at: Option<Snapshot>) -> Result<Map, Error> {
         let mut map = Map::new();

@@ -254,7 +254,8 @@ impl Database {
         self.mapping.iter().chain(hidden).collect()
     }
 
-    /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.
+    /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds. The
+    /// latter two are of those that are listed already ([`Self::is_listing_deadlines`]).
     #[must_use]
     pub fn summary(&self, index: usize) -> (u64, u64, u64) {
         let tree = self.tree(index);

@@ -84,7 +84,8 @@ fn evict_up_to(database: &Database, session: &mut SessionState, scattered_max: u
         }
         let Some(victim) = evictor.victims.pop_front() else {
             // With steps left, the hand has not just met empty places.
-            evicted.exhausted = evicted.keys == 0 && steps > 0;
+            let may_come = policy.is_volatile() && database.is_listing_deadlines();
+            evicted.exhausted = evicted.keys == 0 && steps > 0 && !may_come;
             break;
         };
         evicted.keys += usize::from(victim.evict(database, session, policy));
@@ -157,6 +158,10 @@ impl Evictor {
 
     /// Chooses victims, at the cost of some of `steps`; none if there are none.
     fn choose(&mut self, database: &Database, session: &mut SessionState, steps: &mut usize) {
+        if self.policy.is_volatile() {
+            // X3 filled-behind.
+            database.fill_expiry_index(session);
+        }
         match self.policy {
             EvictionPolicy::NoEviction => {}
             EvictionPolicy::AllKeysLru

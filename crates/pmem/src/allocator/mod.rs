@@ -10,7 +10,7 @@
 //! - **PA1 judged-by-epochs** A block is taken if the epoch that took it is not void and none that
 //!   freed it since is. To take or free it is one store of one word, and to lose the epoch undoes
 //!   it. A record lies in one line, so that a taking is durable before the freeing after it
-//!   (PM1 any-order). Nothing orders it and what the block holds.
+//!   (PM1 any-order), where only words are whole by a fence. Nothing else orders it and what the block holds.
 //! - **PA2 settled-first** Whatever judges a block or chunk is flushed by [`Allocator::settle`],
 //!   by the thread that then commits, whoever stored it.
 //! - **PA3 horizon** A block is handed out again only when the epoch that freed it is at most the
@@ -61,9 +61,11 @@ use self::supply::Supply;
 pub use self::tally::Tally;
 use crate::limits::POOL_UNIT_BYTES;
 use crate::pool::{DESCRIPTORS_AT, epoch_bits, sealed};
-use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError, Writes};
+use crate::{Full, LINE_BYTES, Mark, Offset, Pmem, Pool, PoolError, WORD_BYTES, Writes};
 
 const SETTLE_FLUSH: Mark = Mark("allocator: flush of records");
+const TAKEN_FLUSH: Mark = Mark("allocator, words: flush of a taking");
+const TAKEN_FENCE: Mark = Mark("allocator, words: fence of a taking");
 
 /// Chunks that are looked at for a block before a fresh one is taken.
 const CANDIDATES_TRIED: usize = 4;
@@ -213,6 +215,20 @@ impl<M: Pmem> Allocator<M> {
         }
     }
 
+    /// Before a block is freed whose taking may be lost: where a record's line is not kept whole,
+    /// what freed it could be found beside what took it in a life before (PA1 judged-by-epochs).
+    #[inline]
+    fn settle_taking(&self, record: Record) {
+        let memory = self.pool.memory();
+        if memory.keeps_lines() || epoch_bits(memory.load(record.0)) <= self.pool.committed() {
+            return;
+        }
+        memory.mark(TAKEN_FLUSH);
+        memory.flush(record.0, WORD_BYTES as usize);
+        memory.mark(TAKEN_FENCE);
+        memory.fence();
+    }
+
     /// Frees a block, in the epoch that makes it unreachable.
     ///
     /// # Panics
@@ -231,6 +247,7 @@ impl<M: Pmem> Allocator<M> {
             record.seems_taken(&self.pool) || record.judge(&self.pool) == BlockState::Taken;
         assert!(is_taken, "block {at} is freed in epoch {epoch}");
         let _window = Writes::new(self.pool.memory());
+        self.settle_taking(record);
         record.free(&self.pool, self.sealed(epoch));
         let bytes = match of_slab {
             Some((_, slab)) => slab.block_bytes + RECORD_BYTES,

@@ -18,6 +18,7 @@ const COUNT_FLUSH: Mark = Mark("allocator: flush of the number of chunks");
 const COUNT_FENCE: Mark = Mark("allocator: fence after the number of chunks");
 const EMPTY_FLUSH: Mark = Mark("allocator: flush of an emptied descriptor");
 const TABLE_FLUSH: Mark = Mark("allocator: flush of a zeroed table");
+const EMPTY_FENCE: Mark = Mark("allocator, words: fence of an empty chunk");
 const TABLE_FENCE: Mark = Mark("allocator: fence after a zeroed table");
 const SPAN_FLUSH: Mark = Mark("allocator: flush of a span's descriptors");
 const SPAN_FENCE: Mark = Mark("allocator: fence after a span's descriptors");
@@ -177,10 +178,18 @@ impl Supply {
         self.empty.remove(&chunk);
         let memory = allocator.pool.memory();
         // What it was must not be read into the bytes of its next blocks.
-        if allocator.use_of(chunk) != Use::Empty {
+        let (is_used, keeps_lines) = (allocator.use_of(chunk) != Use::Empty, memory.keeps_lines());
+        if is_used {
             memory.store(descriptor_at(chunk), Use::Empty.encode());
+        }
+        if is_used || !keeps_lines {
             memory.mark(EMPTY_FLUSH);
             memory.flush(descriptor_at(chunk), WORD_BYTES as usize);
+        }
+        if !keeps_lines {
+            // Zeroes in no order: a record that has lost what freed the block would count.
+            memory.mark(EMPTY_FENCE);
+            memory.fence();
         }
         // The table of the smallest blocks is the largest.
         let (at, bytes) = (allocator.chunk_at(chunk), allocator.slab(0).blocks_at);

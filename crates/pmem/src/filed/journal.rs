@@ -144,7 +144,7 @@ impl Journal {
         self.pool_bytes
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulated-memory"))]
     pub(super) fn set_lap_bytes(&mut self, bytes: u64) {
         self.lap_bytes = bytes;
     }

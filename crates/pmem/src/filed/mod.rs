@@ -22,6 +22,8 @@
 //! Deliberately absent: eviction of pages; pools larger than memory.
 
 mod journal;
+#[cfg(any(test, feature = "simulated-memory"))]
+mod simulated;
 #[cfg(test)]
 mod tests;
 

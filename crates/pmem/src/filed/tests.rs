@@ -8,6 +8,7 @@ use fastrand::Rng;
 use pando_durability::disk::{DiskFile, Fault, SimulatedDisk};
 
 use super::journal::Line;
+use super::simulated::Unsynced;
 use super::*;
 use crate::limits::POOL_BYTES_MIN;
 use crate::{Allocator, Pool, Shape};
@@ -19,41 +20,8 @@ const NAME: &str = "disk/pool";
 fn disk(writes_through: bool) -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     disk.set_writes_through(writes_through);
-    disk.create_directory(Path::new("disk")).unwrap();
-    let mut bytes = journal::head(POOL_BYTES_MIN).as_slice().to_vec();
-    bytes.resize((BLOCK_BYTES + POOL_BYTES_MIN) as usize, 0);
-    disk.put(Path::new(NAME), &bytes);
+    Filed::put_on(&disk, Path::new(NAME), POOL_BYTES_MIN);
     disk
-}
-
-/// A file whose syncs are left out.
-#[derive(Debug)]
-struct Unsynced(Box<dyn DiskFile>);
-
-impl DiskFile for Unsynced {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(bytes, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write_at(bytes, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, bytes: u64) -> io::Result<()> {
-        self.0.allocate(bytes)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        self.0.bytes()
-    }
-
-    fn writes_through(&self) -> bool {
-        self.0.writes_through()
-    }
 }
 
 /// What is left out.

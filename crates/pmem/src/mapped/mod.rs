@@ -3,6 +3,7 @@
 //! | medium | flush | survives the process | survives the machine |
 //! |---|---|---|---|
 //! | [`Medium::Dax`] | `clwb`, `clflushopt` or `clflush`, by CPUID | yes | yes |
+//! | [`Medium::DaxOfWords`] | the same, and more of them: no line is kept whole | yes | yes |
 //! | [`Medium::DaxWithCaches`] | none: the caches are flushed by the machine (eADR) | yes | yes |
 //! | [`Medium::SharedMemory`] | none, and no fence: caches do not end with a process | yes | no |
 //! | [`Medium::Rehearsal`] | as DAX | yes | no |
@@ -50,7 +51,9 @@ use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Wear, Words, Writes
 pub enum Medium {
     /// Persistent memory, on a file system with direct access.
     Dax,
-    /// The same on a machine that flushes its caches when the power fails (eADR).
+    /// The same of which no more than an aligned word of 8 bytes is whole.
+    DaxOfWords,
+    /// Persistent memory on a machine that flushes its caches when the power fails (eADR).
     DaxWithCaches,
     /// A tmpfs.
     SharedMemory,
@@ -85,7 +88,7 @@ impl Medium {
     #[must_use]
     pub fn promise(self) -> &'static str {
         match self {
-            Self::Dax => {
+            Self::Dax | Self::DaxOfWords => {
                 "persistent memory: what is acknowledged survives a crash of the process and a \
                  loss of power"
             }
@@ -184,7 +187,7 @@ impl Mapped {
         let detected = Flush::detect();
         let flush = match medium {
             Medium::DaxWithCaches => Flush::Nothing,
-            Medium::Dax => detected.ok_or(PoolError::NoFlush)?,
+            Medium::Dax | Medium::DaxOfWords => detected.ok_or(PoolError::NoFlush)?,
             Medium::SharedMemory => Flush::Never,
             Medium::Rehearsal => detected.unwrap_or(Flush::Nothing),
         };
@@ -272,6 +275,11 @@ impl Pmem for Mapped {
     #[inline]
     fn flushes(&self) -> bool {
         !matches!(self.flush, Flush::Nothing | Flush::Never)
+    }
+
+    #[inline]
+    fn keeps_lines(&self) -> bool {
+        self.medium != Medium::DaxOfWords
     }
 
     #[inline]

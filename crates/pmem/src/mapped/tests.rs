@@ -181,7 +181,7 @@ fn direct_access_is_refused_where_the_mapping_cannot_keep_the_promise() {
         "/dev/shm".to_owned(),
         std::env::temp_dir().display().to_string(),
     ] {
-        for medium in [Medium::Dax, Medium::DaxWithCaches] {
+        for medium in [Medium::Dax, Medium::DaxOfWords, Medium::DaxWithCaches] {
             let scratch = Scratch::below(&directory, "dax");
             let error = Mapped::create(&scratch.0, BYTES, medium, Protection::None);
             assert!(

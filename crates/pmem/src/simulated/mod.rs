@@ -4,6 +4,7 @@
 //! |---|---|
 //! | memory in which every store is durable at once | [`Simulated::new`] |
 //! | memory that notes stores, flushes and fences | [`Simulated::recording`] |
+//! | memory that says that it keeps no lines whole | [`Simulated::on`] |
 //! | every content that a crash may leave | [`Trace::crashes`], [`Crash::images`] |
 //! | the same with a flush or fence left out | [`Trace::without`], by its [`Mark`] |
 //! | a crash in the recovery from a crash | [`Image::recording`], and its trace |
@@ -47,6 +48,7 @@ pub struct Simulated {
     region: Region,
     /// What the region lies in. A vector: moving a box would claim its words for itself.
     _words: Vec<AtomicU64>,
+    keeps_lines: bool,
     recorder: Option<Mutex<Recorder>>,
 }
 
@@ -86,11 +88,23 @@ impl Simulated {
         }
     }
 
+    /// The same memory of a machine of this kind: it says whether lines are kept whole.
+    #[must_use]
+    pub fn on(mut self, platform: Platform) -> Self {
+        self.keeps_lines = platform != Platform::Words;
+        self
+    }
+
     /// What the memory holds now.
     #[must_use]
     pub fn words(&self) -> Vec<u64> {
         let places = (0..self.bytes()).step_by(WORD_BYTES as usize);
         places.map(|at| self.load(Offset::new(at))).collect()
+    }
+
+    #[cfg(feature = "simulated-memory")]
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
     }
 
     /// What was recorded up to now.
@@ -147,6 +161,7 @@ impl From<Vec<u64>> for Simulated {
         Self {
             region,
             _words: words,
+            keeps_lines: true,
             recorder: None,
         }
     }
@@ -198,6 +213,10 @@ impl Pmem for Simulated {
     unsafe fn read(&self, at: Offset, length: usize) -> &[u8] {
         // SAFETY: the caller promises it.
         unsafe { self.region.read(at, length) }
+    }
+
+    fn keeps_lines(&self) -> bool {
+        self.keeps_lines
     }
 
     fn flush(&self, at: Offset, length: usize) {

@@ -264,6 +264,8 @@ fn log(report: &mut Report<'_, '_, '_, '_>) {
         report.line("pool_bytes", pool.bytes);
         report.line("pool_used_bytes", database.pool_bytes());
         report.line("pool_note", pool.promise());
+        let is_listing = u8::from(database.is_listing_deadlines());
+        report.line("pool_listing_deadlines", is_listing);
         report.line("log_epoch_durable", database.durable());
     } else {
         report.line(

@@ -339,7 +339,8 @@ static SETTINGS: &[Setting] = &[
     Setting::new(
         "pmem-medium",
         "What the file of the pool lies on; auto finds out whether it is a tmpfs, persistent \
-         memory with direct access, or a disk; eadr is persistent memory on a machine that \
+         memory with direct access, or a disk; dax-words is persistent memory that keeps no line \
+         of the caches whole, but only 8 bytes; eadr is persistent memory on a machine that \
          flushes its caches when the power fails",
         |config| config.pmem_medium.name().into(),
         |config, value| {

@@ -311,7 +311,7 @@ fn a_pool_on_a_disk_survives_a_kill() {
     assert!(!status.success() && said.contains(file), "{said}");
     let (status, said) = run_to_end(&[&flags("floppy")[..], &["--port", "0"]].concat());
     assert!(
-        !status.success() && said.contains("auto, dax, eadr, shared-memory, disk"),
+        !status.success() && said.contains("auto, dax, dax-words, eadr, shared-memory, disk"),
         "{said}"
     );
 }

@@ -70,7 +70,7 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
             "Makes all databases what they were in a snapshot made with PERSIST; of the engine \
              cdds alone.",
         )
-        .complexity("O(N) for N keys with a deadline, whatever has changed since.")
+        .complexity("O(N) for N watched keys, whatever has changed since.")
         .arguments(&[string("name"), word("force", "FORCE").optional()]),
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|use", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])
