@@ -92,6 +92,7 @@ mod tree;
 pub use check::{Disorder, Report};
 pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, NamesRead, Options, Place};
 pub use hash::{Table, TableReader};
+pub use pando_pmem::Protection;
 pub use reader::Reader;
 pub use scan::Direction;
 #[cfg(any(test, feature = "sorted-nodes"))]

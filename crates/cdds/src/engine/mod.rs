@@ -59,6 +59,7 @@ mod figures;
 mod group;
 mod kept;
 mod notes;
+mod options;
 mod removed;
 mod session;
 mod snapshots;
@@ -70,16 +71,13 @@ mod value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, ControlFlow};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pando_engine::limits::SESSIONS_MAX;
 use pando_engine::{
     Deadline, Engine, EpochClock, Gauge, Graves, KeptImages, Key, SessionLimit, TreeId,
 };
-use pando_pmem::{
-    Filed, Mapped, Medium, Memory, Pmem, Pool, PoolError, Protection, Shape, Tally, check_size,
-};
+use pando_pmem::{Filed, Mapped, Memory, Pmem, Pool, PoolError, Shape, Tally, check_size};
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped};
 
@@ -87,6 +85,7 @@ use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
 use self::notes::newest_seen;
+pub use self::options::{FileMedium, Options, Place};
 pub use self::removed::NamesRead;
 use self::removed::{REMOVED, Removed};
 pub use self::session::CddsSession;
@@ -113,121 +112,6 @@ const DROPPED: u64 = u64::MAX;
 
 /// Bytes that wait are written again when they have changed by one of so many parts of the pool.
 const USAGE_STEPS: u64 = 256;
-
-/// Bytes of an engine in memory of its own.
-const MEMORY_BYTES: u64 = 256 << 20;
-
-/// What an engine is opened with.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the pool is; in memory of the process, which ends with it, by default.
-    pub place: Place,
-    /// Its size in bytes; 256 MiB by default. A pool that is there must have it.
-    pub bytes: u64,
-    /// How stray writes are kept away; not at all by default.
-    pub protection: Protection,
-}
-
-impl Options {
-    /// A pool of so many bytes in this file, which lies on that.
-    pub fn in_file(path: PathBuf, bytes: u64, medium: FileMedium) -> std::io::Result<Self> {
-        let directory = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let mapped = match medium {
-            FileMedium::Auto => Medium::of_directory(directory.unwrap_or(Path::new(".")))?,
-            FileMedium::Dax => Some(Medium::Dax),
-            FileMedium::DaxWithCaches => Some(Medium::DaxWithCaches),
-            FileMedium::SharedMemory => Some(Medium::SharedMemory),
-            FileMedium::Disk => None,
-        };
-        Ok(Self {
-            place: match mapped {
-                Some(medium) => Place::Mapped(path, medium),
-                None => Place::Filed(path),
-            },
-            bytes,
-            ..Self::default()
-        })
-    }
-
-    /// What a crash of the process and a loss of power take.
-    #[must_use]
-    pub fn promise(&self) -> &'static str {
-        match &self.place {
-            Place::Memory => "memory of the process: everything ends with it",
-            Place::Mapped(_, medium) => medium.promise(),
-            Place::Filed(_) => Filed::PROMISE,
-        }
-    }
-}
-
-/// Where a pool is.
-#[derive(Clone, Debug)]
-pub enum Place {
-    /// In memory of the process.
-    Memory,
-    /// In a file that is mapped, and created if it does not exist.
-    Mapped(PathBuf, Medium),
-    /// In an ordinary file, created if it does not exist.
-    Filed(PathBuf),
-}
-
-/// What the file of a pool lies on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileMedium {
-    /// Shared memory on a tmpfs; else persistent memory if the file system has direct access; else
-    /// a disk.
-    #[default]
-    Auto,
-    /// Persistent memory.
-    Dax,
-    /// Persistent memory of a machine that flushes its caches when the power fails (eADR).
-    DaxWithCaches,
-    /// A tmpfs.
-    SharedMemory,
-    /// Anything: the file is written by commits, through a journal.
-    Disk,
-}
-
-impl FileMedium {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Auto,
-        Self::Dax,
-        Self::DaxWithCaches,
-        Self::SharedMemory,
-        Self::Disk,
-    ];
-
-    /// Its name in settings.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Dax => "dax",
-            Self::DaxWithCaches => "eadr",
-            Self::SharedMemory => "shared-memory",
-            Self::Disk => "disk",
-        }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|medium| medium.name() == name)
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            place: Place::Memory,
-            bytes: MEMORY_BYTES,
-            protection: Protection::None,
-        }
-    }
-}
 
 /// Trees in a pool, which all sessions share; see the module's header.
 pub struct Cdds {

@@ -264,6 +264,7 @@ fn log(report: &mut Report<'_, '_, '_, '_>) {
         report.line("pool_bytes", pool.bytes);
         report.line("pool_used_bytes", database.pool_bytes());
         report.line("pool_note", pool.promise());
+        report.line("pool_protection", pool.protection.name());
         report.line("log_epoch_durable", database.durable());
     } else {
         report.line(
