@@ -1,11 +1,15 @@
 //! The CDDS structures by themselves: what versions cost, how the hash table compares with the
-//! tree, and what a second thread brings.
+//! tree, how much each operation writes, how long collection holds others up, and what a second
+//! thread brings.
 //!
 //! The CDDS paper (§4.3) compares its tree without flushes to an ordinary B-tree, and finds 24 %
 //! fewer puts, 13 % fewer gets and 39 % fewer deletes. Here the other side is twofold: the same
 //! tree in one epoch that never ends, so that no version is kept, and the standard library's.
 //!
 //! Deliberately absent: other stores, whose code is foreign; `pando-peers` has them.
+
+mod collection;
+mod wear;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +20,7 @@ use std::time::Instant;
 
 use pando_cdds::{Cdds, SortedTree, Table, Tree, limits};
 use pando_engine::{Body, Decision, Engine, EpochClock, Key, NewValue, NoHook, Point};
-use pando_pmem::{Mapped, Medium, Pool, PoolError, Protection, Shape};
+use pando_pmem::{Mapped, Medium, Pmem, Pool, PoolError, Protection, Shape};
 
 use crate::embedded::threads::{Ran, run_threads};
 
@@ -65,12 +69,12 @@ trait Store {
     fn delete(&mut self, key: &[u8]) -> Outcome<()>;
 }
 
-struct OfTree {
-    tree: Tree<Mapped>,
+struct OfTree<M> {
+    tree: Tree<M>,
     commits: bool,
 }
 
-impl OfTree {
+impl<M: Pmem> OfTree<M> {
     fn end(&mut self) -> Outcome<()> {
         if self.commits {
             self.tree.commit()?;
@@ -79,7 +83,7 @@ impl OfTree {
     }
 }
 
-impl Store for OfTree {
+impl<M: Pmem> Store for OfTree<M> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
         self.tree.put(key, value)?;
         self.end()
@@ -97,9 +101,9 @@ impl Store for OfTree {
     }
 }
 
-struct OfSorted(SortedTree<Mapped>);
+struct OfSorted<M>(SortedTree<M>);
 
-impl Store for OfSorted {
+impl<M: Pmem> Store for OfSorted<M> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
         Ok(self.0.put(key, value)?)
     }
@@ -116,9 +120,9 @@ impl Store for OfSorted {
     }
 }
 
-struct OfTable(Table<Mapped>);
+struct OfTable<M>(Table<M>);
 
-impl Store for OfTable {
+impl<M: Pmem> Store for OfTable<M> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Outcome<()> {
         self.0.put(key, value)?;
         self.0.commit()?;
@@ -216,10 +220,6 @@ impl Kind {
 
     fn create(self, options: &Options, scratch: &Path) -> Outcome<Box<dyn Store>> {
         let room = (64 << 20) + u64::from(options.pairs) * (options.value_bytes as u64 * 2 + 1024);
-        let shape = match self {
-            Self::Table | Self::VolatileTable => Table::<Mapped>::shape(),
-            _ => Shape::with_nodes(limits::node_bytes(limits::ENTRIES)),
-        };
         let pool = || -> Outcome<_> {
             let medium = match self {
                 Self::Tree | Self::Sorted | Self::Table => Medium::Rehearsal,
@@ -227,14 +227,28 @@ impl Kind {
             };
             let bytes = room.next_multiple_of(1 << 20);
             let memory = Mapped::create(scratch, bytes, medium, Protection::None)?;
-            Ok(Arc::new(Pool::create(memory, shape)?))
+            Ok(Arc::new(Pool::create(memory, self.shape())?))
         };
+        match self {
+            Self::Plain => Ok(Box::new(Plain(BTreeMap::new()))),
+            _ => self.within(pool()?),
+        }
+    }
+
+    fn shape(self) -> Shape {
+        match self {
+            Self::Table | Self::VolatileTable => Table::<Mapped>::shape(),
+            _ => Shape::with_nodes(limits::node_bytes(limits::ENTRIES)),
+        }
+    }
+
+    /// The one of a pool; of `Plain`, which has none, the tree.
+    fn within<M: Pmem>(self, pool: Arc<Pool<M>>) -> Outcome<Box<dyn Store>> {
         Ok(match self {
-            Self::Plain => Box::new(Plain(BTreeMap::new())),
-            Self::Table | Self::VolatileTable => Box::new(OfTable(Table::open(pool()?)?)),
-            Self::Sorted | Self::VolatileSorted => Box::new(OfSorted(SortedTree::create(pool()?)?)),
-            Self::Tree | Self::Volatile | Self::OneEpoch => Box::new(OfTree {
-                tree: Tree::open(pool()?)?,
+            Self::Table | Self::VolatileTable => Box::new(OfTable(Table::open(pool)?)),
+            Self::Sorted | Self::VolatileSorted => Box::new(OfSorted(SortedTree::create(pool)?)),
+            _ => Box::new(OfTree {
+                tree: Tree::open(pool)?,
                 commits: self != Self::OneEpoch,
             }),
         })
@@ -309,6 +323,8 @@ fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
 /// Prints all figures.
 pub(crate) fn run(options: &Options) -> Outcome<()> {
     versions(options)?;
+    wear::run(options)?;
+    collection::run(options)?;
     threads(options)
 }
 

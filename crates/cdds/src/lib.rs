@@ -95,6 +95,7 @@ pub use pando_pmem::{Crash, Mark, Platform, Sampling, Simulated, Trace};
 
 pub use engine::{Cdds, CddsSession, FileMedium, KeptSnapshot, Listed, NamesRead, Options, Place};
 pub use hash::{Table, TableReader};
+pub use pando_pmem::Protection;
 pub use reader::Reader;
 pub use scan::Direction;
 #[cfg(any(test, feature = "sorted-nodes"))]

@@ -85,7 +85,9 @@ pub use memcached::{ListedItem, MemcachedHost};
 pub use memory::{Accesses, EvictionPolicy, LastAccess};
 pub use open::OpenError;
 pub use options::{EngineKind, MemoryMeter, Options};
-pub use pando_cdds::{Error as PoolError, FileMedium, Options as PoolOptions, Place};
+pub use pando_cdds::{
+    Error as PoolError, FileMedium, Options as PoolOptions, Place, Protection as PoolProtection,
+};
 pub use pando_durability::disk::{Access, Disk, DiskFile, Fault, RealDisk, Room, SimulatedDisk};
 pub use pando_durability::log::{
     FollowedEpoch, LogError, LogRoom, LogState, LogStatistics, WriteTimes, measure_sync,

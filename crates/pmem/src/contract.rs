@@ -19,6 +19,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::marker::PhantomData;
 
 use pando_sync::prefetch::prefetch_lines;
 use pando_sync::shim::step;
@@ -117,13 +118,16 @@ pub trait Pmem: Debug + Send + Sync + 'static {
     #[inline]
     fn mark(&self, _what: Mark) {}
 
-    /// Lets this thread store, where memory is kept from stray writes. [`Writes`] calls it.
+    /// Lets this thread store, where memory is kept from stray writes, and says whether it could
+    /// already. [`Writes`] calls it.
     #[inline]
-    fn begin_writes(&self) {}
+    fn begin_writes(&self) -> bool {
+        true
+    }
 
-    /// Ends what the last call of [`Pmem::begin_writes`] began.
+    /// Ends what a call of [`Pmem::begin_writes`] began, which returned `could_store`.
     #[inline]
-    fn end_writes(&self) {}
+    fn end_writes(&self, _could_store: bool) {}
 }
 
 /// What memory that wears out has taken.
@@ -181,22 +185,31 @@ impl<const N: usize> WordGroup<'_, N> {
     }
 }
 
-/// A window in which its thread may store. Windows may lie within each other.
+/// A window in which its thread may store. Windows of a thread may lie within each other: the
+/// first one to open is the last one to close.
 #[derive(Debug)]
-pub struct Writes<'a, M: Pmem>(&'a M);
+pub struct Writes<'a, M: Pmem> {
+    memory: &'a M,
+    could_store: bool,
+    /// It is its thread's.
+    _thread: PhantomData<*const ()>,
+}
 
 impl<'a, M: Pmem> Writes<'a, M> {
     /// Opens a window, until it is dropped.
     #[inline]
     pub fn new(memory: &'a M) -> Self {
-        memory.begin_writes();
-        Self(memory)
+        Self {
+            memory,
+            could_store: memory.begin_writes(),
+            _thread: PhantomData,
+        }
     }
 }
 
 impl<M: Pmem> Drop for Writes<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        self.0.end_writes();
+        self.memory.end_writes(self.could_store);
     }
 }

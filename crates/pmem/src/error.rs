@@ -27,9 +27,9 @@ pub enum PoolError {
     /// The processor has no instruction that flushes a line.
     #[error("this processor cannot flush lines to memory")]
     NoFlush,
-    /// Protection keys are not built.
-    #[error("protection keys are not supported yet; the pages' own rights would do")]
-    NoProtectionKeys,
+    /// The processor or the system has no protection keys, or none is left.
+    #[error("there is no protection key to be had here: {0}; the pages' own rights would do")]
+    NoProtectionKeys(#[source] io::Error),
     /// The memory holds something else.
     #[error("this is no pool of Pando's")]
     Foreign,

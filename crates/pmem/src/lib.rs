@@ -37,7 +37,7 @@ pub use allocator::{Allocator, BlockState, Purpose, Side, Tally};
 pub use contract::{LINE_BYTES, Mark, Pmem, WORD_BYTES, Wear, WordGroup, Words, Writes};
 pub use error::{Full, PoolError};
 pub use filed::Filed;
-pub use mapped::{Flush, Mapped, Medium, Protection, has_protection_keys};
+pub use mapped::{Flush, Mapped, Medium, Protection};
 pub use memory::Memory;
 pub use offset::Offset;
 #[cfg(feature = "simulated-memory")]

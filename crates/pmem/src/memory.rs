@@ -99,13 +99,13 @@ impl Memory {
     }
 
     #[cold]
-    fn open_window(&self) {
-        either!(self, memory => memory.begin_writes());
+    fn open_window(&self) -> bool {
+        either!(self, memory => memory.begin_writes())
     }
 
     #[cold]
-    fn close_window(&self) {
-        either!(self, memory => memory.end_writes());
+    fn close_window(&self, could_store: bool) {
+        either!(self, memory => memory.end_writes(could_store));
     }
 }
 
@@ -187,16 +187,14 @@ impl Pmem for Memory {
     }
 
     #[inline]
-    fn begin_writes(&self) {
-        if !self.lets_readers_write {
-            self.open_window();
-        }
+    fn begin_writes(&self) -> bool {
+        self.lets_readers_write || self.open_window()
     }
 
     #[inline]
-    fn end_writes(&self) {
+    fn end_writes(&self, could_store: bool) {
         if !self.lets_readers_write {
-            self.close_window();
+            self.close_window(could_store);
         }
     }
 }

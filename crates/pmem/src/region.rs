@@ -4,6 +4,9 @@
 //!   their number before a pointer is made of it.
 //! - **PW2** Shared words are read and written as atomics only. The one exception is the borrow of
 //!   [`Region::read`], whose caller promises that nobody writes meanwhile.
+//! - **PW3 mapped-twice** Where the words have two addresses, loads use one and stores the other.
+//!   The processor knows them as the same words. So must the compiler: both pointers come from the
+//!   system, so it cannot tell them apart, and moves no load of one over a store to the other.
 
 use std::ptr::NonNull;
 use std::slice;
@@ -18,6 +21,8 @@ use crate::{LINE_BYTES, Offset, WORD_BYTES, Words};
 #[derive(Debug)]
 pub(crate) struct Region {
     start: NonNull<AtomicU64>,
+    /// Where the same words are stored to (PW3).
+    stores: NonNull<AtomicU64>,
     words: usize,
 }
 
@@ -40,7 +45,25 @@ impl Region {
         );
         Self {
             start: start.cast(),
+            stores: start.cast(),
             words: usize::try_from(bytes / WORD_BYTES).expect("memory that can be mapped"),
+        }
+    }
+
+    /// The same, and stores go to `stores`, another address of the same bytes (PW3).
+    ///
+    /// # Safety
+    /// As [`Region::new`] of both addresses; those of `start` need not be writable.
+    pub(crate) unsafe fn with_stores(start: NonNull<u8>, stores: NonNull<u8>, bytes: u64) -> Self {
+        assert!(
+            stores.cast::<AtomicU64>().is_aligned(),
+            "memory of whole words"
+        );
+        // SAFETY: the caller promises it.
+        let region = unsafe { Self::new(start, bytes) };
+        Self {
+            stores: stores.cast(),
+            ..region
         }
     }
 
@@ -74,16 +97,27 @@ impl Region {
         unsafe { self.start.cast::<u8>().add(at.get() as usize) }
     }
 
-    /// The words from `at` on.
+    /// The words from `at` on, to be loaded.
     #[inline]
     fn words(&self, at: Offset, count: usize) -> &[AtomicU64] {
+        self.words_from(self.start, at, count)
+    }
+
+    /// The same to be stored to.
+    #[inline]
+    fn words_stored(&self, at: Offset, count: usize) -> &[AtomicU64] {
+        self.words_from(self.stores, at, count)
+    }
+
+    #[inline]
+    fn words_from(&self, start: NonNull<AtomicU64>, at: Offset, count: usize) -> &[AtomicU64] {
         let length = count * WORD_BYTES as usize;
         if !at.get().is_multiple_of(WORD_BYTES) {
             misplaced(at);
         }
         self.check(at, length);
         // SAFETY: the position lies in the region, or at its end (PW1).
-        let first = unsafe { self.start.add((at.get() / WORD_BYTES) as usize) };
+        let first = unsafe { start.add((at.get() / WORD_BYTES) as usize) };
         // SAFETY: these words lie in the region (PW1), which lives as long as `self`; they are
         // atomics.
         unsafe { slice::from_raw_parts(first.as_ptr(), count) }
@@ -111,12 +145,12 @@ impl Region {
     pub(crate) fn store(&self, at: Offset, word: u64) {
         step();
         // Release: whoever loads the word sees what it points to.
-        self.words(at, 1)[0].store(word.to_le(), Ordering::Release);
+        self.words_stored(at, 1)[0].store(word.to_le(), Ordering::Release);
     }
 
     #[inline]
     pub(crate) fn compare_exchange(&self, at: Offset, current: u64, new: u64) -> Result<u64, u64> {
-        let word = &self.words(at, 1)[0];
+        let word = &self.words_stored(at, 1)[0];
         step();
         // As `load` and `store`.
         word.compare_exchange(
@@ -131,7 +165,7 @@ impl Region {
 
     /// Writes from the beginning of a word on; the rest of the last word becomes 0.
     pub(crate) fn write(&self, at: Offset, bytes: &[u8]) {
-        let words = self.words(at, bytes.len().div_ceil(WORD_BYTES as usize));
+        let words = self.words_stored(at, bytes.len().div_ceil(WORD_BYTES as usize));
         let (whole, rest) = bytes.as_chunks();
         for (word, bytes) in words.iter().zip(whole) {
             // Relaxed: whoever publishes the space releases it.
@@ -145,7 +179,7 @@ impl Region {
     /// Two words in halves.
     #[inline]
     pub(crate) fn halves(&self, at: Offset) -> &[AtomicU32; 4] {
-        let first = self.words(at, 2).as_ptr().cast::<[AtomicU32; 4]>();
+        let first = self.words_stored(at, 2).as_ptr().cast::<[AtomicU32; 4]>();
         // SAFETY: they lie in the region (PW1), which lives as long as `self`, and are aligned.
         unsafe { &*first }
     }

@@ -35,10 +35,12 @@ fn promise(config: &Config, database: &Database, sync_cost: Option<Duration>) ->
     let mode = config.durability.name();
     if let Some(path) = &config.pmem {
         // Answers of `sync` wait for a commit, which costs some flushed lines.
-        let pool = database.options().pool.promise();
+        let pool = &database.options().pool;
         return format!(
-            "durability {mode}: {promise}; data in {}\n{pool}",
-            path.display()
+            "durability {mode}: {promise}; data in {}\n{}; protection from stray writes: {}",
+            path.display(),
+            pool.promise(),
+            pool.protection.name(),
         );
     }
     let data = config.data_dir.display();

@@ -18,7 +18,18 @@ use tracing::{error, info, warn};
 #[global_allocator]
 static ALLOCATOR: Counting<System> = Counting::new(System);
 
+/// A thread that panics ends the process, as released builds do at once: without one of its
+/// threads a server would answer some clients, and nobody would know.
+fn end_with_any_thread() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 fn main() -> ExitCode {
+    end_with_any_thread();
     let (offline, config) = match Invocation::from_command_line(std::env::args_os()) {
         Ok(Invocation::Serve(config)) => (None, config),
         Ok(Invocation::Offline(offline, config)) => (Some(offline), config),

@@ -1,4 +1,4 @@
-//! Where the pool of an engine is, and how it is opened.
+//! Where the pool of an engine is, how it is opened, and how it is kept from stray writes.
 
 use std::path::{Path, PathBuf};
 
@@ -61,6 +61,22 @@ impl Options {
             #[cfg(feature = "simulated-memory")]
             Place::Simulated(_) => "memory of a test",
         }
+    }
+
+    /// The same, kept from stray writes so. A file on a disk is written to by commits alone, and
+    /// takes nothing else for protection than that.
+    pub fn protected(self, protection: Protection) -> std::io::Result<Self> {
+        let protection = match (&self.place, protection) {
+            (Place::Mapped(..), protection) => protection.in_force(),
+            (_, Protection::None | Protection::Auto) => Protection::None,
+            (_, protection) => {
+                let name = protection.name();
+                let text =
+                    format!("only a pool in persistent or shared memory is protected by {name}");
+                return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, text));
+            }
+        };
+        Ok(Self { protection, ..self })
     }
 }
 

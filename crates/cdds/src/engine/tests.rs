@@ -11,7 +11,7 @@ use pando_engine::{
     Attributes, Body, CommitHook, Deadline, Decision, Direction, Engine, EpochClock, Key, NewValue,
     NoHook, Ordered, Point, ReadAt, Snapshots, TreeId, ValueRef, ValueVersion,
 };
-use pando_pmem::{Medium, PoolError};
+use pando_pmem::{Medium, PoolError, Protection};
 use pando_sync::LogEpoch;
 
 use super::{Cdds, CddsSession, Options, Place, USAGE_STEPS};
@@ -294,27 +294,48 @@ fn what_is_kept_by_name_outlives_restarts_and_can_be_gone_back_to() {
     assert_eq!(names(&engine), ["first"]);
 }
 
-/// A store outside of a window ends the process.
+/// A store outside of a window of its thread ends the process. Where there are no keys, they are
+/// not tried.
 #[test]
 fn a_pool_that_is_kept_from_stray_writes_takes_all_that_is_meant() {
-    let file = PoolFile::new("protected");
-    let place = Place::Mapped(file.0.clone(), Medium::SharedMemory);
-    let options = Options {
-        place,
-        bytes: BYTES,
-        protection: pando_pmem::Protection::Pages,
-    };
-    for _ in 0..2 {
-        let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
-        let engine = Cdds::open(Arc::clone(&clock), options.clone()).expect("a pool");
-        let mut random = fastrand::Rng::with_seed(1);
-        let mut model = Model::new();
-        for _ in 0..4 {
-            change(&engine, &mut model, &mut random);
-            let ended = LogEpoch(clock.tick().0 - 1);
-            engine.commit(ended).expect("there is room");
+    for protection in [Protection::Pages, Protection::Auto] {
+        let file = PoolFile::new(&format!("protected-{}", protection.name()));
+        let options = Options {
+            place: Place::Mapped(file.0.clone(), Medium::SharedMemory),
+            bytes: BYTES,
+            protection,
+        };
+        for _ in 0..2 {
+            let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
+            let engine = Cdds::open(Arc::clone(&clock), options.clone()).expect("a pool");
+            let mut random = fastrand::Rng::with_seed(1);
+            let mut model = Model::new();
+            let beside = engine.create_tree();
+            for round in 0..4 {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let mut session = engine.session().expect("few sessions");
+                        let content = [round; 40];
+                        for key in 0..100_u8 {
+                            session.update(Key::new(beside, &[key]), &mut NoHook, |_| {
+                                Decision::Write(NewValue::new(Body::string(&content)))
+                            });
+                        }
+                        for key in (0..100_u8).step_by(2) {
+                            session.update(Key::new(beside, &[key]), &mut NoHook, |_| {
+                                Decision::Remove
+                            });
+                        }
+                        session.maintain(20);
+                    });
+                    change(&engine, &mut model, &mut random);
+                });
+                let ended = LogEpoch(clock.tick().0 - 1);
+                engine.commit(ended).expect("there is room");
+            }
+            assert_eq!(contents(&engine, model.keys().copied()), model);
+            assert_eq!(engine.len(beside), 50);
         }
-        assert_eq!(contents(&engine, model.keys().copied()), model);
     }
 }
 

@@ -65,6 +65,12 @@ impl EvictionPolicy {
         self.tracking() == Tracking::Lately
     }
 
+    /// Whether uses of values are noted for this policy.
+    #[must_use]
+    pub fn notes_uses(self) -> bool {
+        self.tracking() != Tracking::Nothing
+    }
+
     pub(crate) fn is_volatile(self) -> bool {
         matches!(
             self,

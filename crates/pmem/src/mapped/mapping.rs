@@ -151,6 +151,10 @@ impl Mapping {
         self.start
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Maps the pages of a range for writing, as so many faults would one by one.
     pub(crate) fn populate(&self, from: u64, bytes: usize) {
         let from = from as usize / PAGE_BYTES * PAGE_BYTES;

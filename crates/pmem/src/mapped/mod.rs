@@ -16,10 +16,15 @@
 //!   durable before a page can be written to. A file system that cannot refuses.
 //! - **PX3 room-first** The file has room for all of its bytes when it is created: a store does
 //!   not end the process because the file system is full.
+//! - **PX4 closed-at-rest** A thread outside of its windows has no access by a protection key: keys
+//!   are allocated closed, a window that ends closes its thread's, and no thread is made in a
+//!   window, since it would begin with what its maker has. So a key that is handed out again is
+//!   closed for every thread.
 //!
 //! Deliberately absent: machine checks. A line that the memory has lost ends the process.
 
 pub(crate) mod file;
+mod key;
 mod lines;
 mod mapping;
 mod protection;
@@ -40,8 +45,8 @@ use pando_sync::shim::unmodelled::AtomicU32;
 
 pub use self::lines::Flush;
 pub(crate) use self::mapping::Mapping;
+pub use self::protection::Protection;
 use self::protection::Protector;
-pub use self::protection::{Protection, has_protection_keys};
 use crate::limits::POOL_UNIT_BYTES;
 use crate::region::{Region, words_of_region};
 use crate::{LINE_BYTES, Offset, Pmem, PoolError, WORD_BYTES, Wear, Words, Writes, check_size};
@@ -200,7 +205,8 @@ impl Mapped {
         } else {
             synchronous()
         };
-        let mapping = Mapping::new(&file, 0, bytes, flags).map_err(|error| {
+        let map = || Mapping::new(&file, 0, bytes, flags);
+        let mapping = map().map_err(|error| {
             let unable = [Errno::OPNOTSUPP, Errno::INVAL].map(Errno::raw_os_error);
             let refused = error
                 .raw_os_error()
@@ -211,10 +217,11 @@ impl Mapped {
                 PoolError::NotMappable(error)
             }
         })?;
-        let protector = Protector::new(protection, &mapping)?;
-        // SAFETY: the mapping is readable and writable, whole pages of a file that nobody else
-        // opens (the lock), and lives as long as the region (PX1).
-        let region = unsafe { Region::new(mapping.start(), bytes) };
+        let protector = Protector::new(protection, &mapping, map)?;
+        let stores = protector.writable(&mapping).start();
+        // SAFETY: the mappings are readable, and writable where stores go, whole pages of one file
+        // that nobody else opens (the lock), and live as long as the region (PX1).
+        let region = unsafe { Region::with_stores(mapping.start(), stores, bytes) };
         Ok(Self {
             region,
             flush,
@@ -247,6 +254,11 @@ impl Mapped {
     /// How its lines are flushed.
     pub fn flushes_by(&self) -> Flush {
         self.flush
+    }
+
+    /// How it is kept from stray writes.
+    pub fn protected_by(&self) -> Protection {
+        self.protector.protection()
     }
 }
 
@@ -315,21 +327,24 @@ impl Pmem for Mapped {
 
     fn expect_writes(&self, at: Offset, length: usize) {
         self.region.check(at, length);
+        // The system writes to pages only for somebody who may.
+        let _window = Writes::new(self);
+        let mapping = self.protector.writable(&self.mapping);
         let is_shared = self.medium.is_shared();
-        let is_joined = is_shared && self.mapping.expect_page(at.get(), length);
-        self.mapping.populate(at.get(), length);
+        let is_joined = is_shared && mapping.expect_page(at.get(), length);
+        mapping.populate(at.get(), length);
         if is_shared && !is_joined {
-            self.mapping.join_pages(at.get(), length);
+            mapping.join_pages(at.get(), length);
         }
     }
 
     #[inline]
-    fn begin_writes(&self) {
-        self.protector.begin(&self.mapping);
+    fn begin_writes(&self) -> bool {
+        self.protector.begin(&self.mapping)
     }
 
     #[inline]
-    fn end_writes(&self) {
-        self.protector.end(&self.mapping);
+    fn end_writes(&self, could_store: bool) {
+        self.protector.end(&self.mapping, could_store);
     }
 }

@@ -44,9 +44,21 @@ fn open(scratch: &Scratch) -> Result<Mapped, PoolError> {
     Mapped::open(&scratch.0, None, Medium::SharedMemory, Protection::None)
 }
 
+/// Opens a pool that nobody has any more. A process that another test makes has all files of this
+/// one until it runs its own program.
+fn reopen(open: impl Fn() -> Result<Mapped, PoolError>) -> Mapped {
+    let start = std::time::Instant::now();
+    loop {
+        match open() {
+            Err(PoolError::InUse) if start.elapsed().as_secs() < 10 => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
+}
+
 #[test]
 fn a_pool_is_there_after_it_was_dropped() {
-    for protection in [Protection::None, Protection::Pages] {
+    for protection in protections() {
         let scratch = Scratch::new(&format!("there-{protection:?}"));
         let at = {
             let pool = Pool::create(create(&scratch, protection), SHAPE).unwrap();
@@ -63,7 +75,7 @@ fn a_pool_is_there_after_it_was_dropped() {
             pool.commit(epoch).unwrap();
             at
         };
-        let pool = Pool::open(open(&scratch).unwrap(), SHAPE.node_bytes).unwrap();
+        let pool = Pool::open(reopen(|| open(&scratch)), SHAPE.node_bytes).unwrap();
         // SAFETY: nobody writes.
         assert_eq!(unsafe { pool.memory().read(at, 10) }, b"still here");
         let allocator = Allocator::new(Arc::new(pool)).unwrap();
@@ -92,7 +104,7 @@ fn a_pool_is_opened_once() {
     let first = create(&scratch, Protection::None);
     assert!(matches!(open(&scratch), Err(PoolError::InUse)));
     drop(first);
-    open(&scratch).unwrap();
+    reopen(|| open(&scratch));
 }
 
 /// The other process is this test, run once more.
@@ -128,7 +140,7 @@ fn a_pool_is_opened_by_one_process() {
     assert!(matches!(by_path(&scratch.0), Err(PoolError::InUse)));
     child.kill().unwrap();
     child.wait().unwrap();
-    by_path(&scratch.0).unwrap();
+    reopen(|| by_path(&scratch.0));
 }
 
 #[test]
@@ -193,6 +205,54 @@ fn direct_access_is_refused_where_the_mapping_cannot_keep_the_promise() {
     }
 }
 
+/// Where there is direct access, which few machines have: a directory.
+const DAX_DIRECTORY: &str = "PANDO_DAX_DIRECTORY";
+
+/// With every flush that there is, and with none (eADR), under each protection.
+#[test]
+fn direct_access_keeps_what_it_is_given() {
+    let Ok(directory) = std::env::var(DAX_DIRECTORY) else {
+        return;
+    };
+    let found = Medium::of_directory(Path::new(&directory)).unwrap();
+    assert_eq!(found, Some(Medium::Dax));
+    let media = [
+        (Medium::Dax, Flush::detect().unwrap()),
+        (Medium::DaxWithCaches, Flush::Nothing),
+    ];
+    for ((medium, flush), protection) in media
+        .into_iter()
+        .flat_map(|medium| protections().map(move |protection| (medium, protection)))
+    {
+        let case = format!("dax-{medium:?}-{}", protection.name());
+        let scratch = Scratch::below(&directory, &case);
+        let mapped = Mapped::create(&scratch.0, BYTES, medium, protection).unwrap();
+        assert_eq!((mapped.flushes_by(), mapped.medium()), (flush, medium));
+        let allocator = Allocator::new(Arc::new(Pool::create(mapped, SHAPE).unwrap())).unwrap();
+        let pool = allocator.pool();
+        let epoch = pool.first_epoch();
+        pool.begin(epoch).unwrap();
+        let at = allocator.allocate(1000, epoch).unwrap();
+        {
+            let _window = Writes::new(pool.memory());
+            pool.memory().expect_writes(at, 1000);
+            pool.memory().write(at, &[7; 1000]);
+        }
+        pool.memory().flush(at, 1000);
+        allocator.settle();
+        pool.commit(epoch).unwrap();
+        let wear = pool.memory().wear();
+        assert!(wear.lines > 16 && wear.bytes > 1000, "{case}: {wear:?}");
+        drop(allocator);
+        let open = || Mapped::open(&scratch.0, Some(BYTES), medium, protection);
+        let mapped = reopen(open);
+        let pool = Pool::open(mapped, SHAPE.node_bytes).unwrap();
+        assert_eq!(pool.committed(), epoch, "{case}");
+        // SAFETY: nobody writes.
+        assert_eq!(unsafe { pool.memory().read(at, 1000) }, [7; 1000], "{case}");
+    }
+}
+
 #[test]
 fn shared_memory_is_refused_on_a_disk() {
     let binary = std::env::current_exe().expect("this test has a file");
@@ -247,16 +307,37 @@ fn nothing_is_flushed_beyond_the_mapping() {
     create(&scratch, Protection::None).flush(Offset::new(BYTES - 1), 2);
 }
 
+/// Whether the processor has protection keys, as the system tells it.
+fn has_keys() -> bool {
+    fs::read_to_string("/proc/cpuinfo").is_ok_and(|told| told.contains(" ospke"))
+}
+
 #[test]
 fn keys_are_refused_where_there_are_none() {
-    let told = fs::read_to_string("/proc/cpuinfo").is_ok_and(|told| told.contains(" ospke"));
-    assert_eq!(has_protection_keys(), told);
     let scratch = Scratch::new("keys");
-    let error = Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, Protection::Keys);
-    assert!(
-        matches!(error, Err(PoolError::NoProtectionKeys)),
-        "{error:?}"
-    );
+    let mapped = Mapped::create(&scratch.0, BYTES, Medium::SharedMemory, Protection::Keys);
+    match (has_keys(), mapped) {
+        (true, mapped) => {
+            assert_eq!(Protection::Auto.in_force(), Protection::Keys);
+            assert_eq!(mapped.unwrap().protected_by(), Protection::Keys);
+        }
+        (false, mapped) => {
+            assert_eq!(Protection::Auto.in_force(), Protection::None);
+            assert!(
+                matches!(mapped, Err(PoolError::NoProtectionKeys(_))),
+                "{mapped:?}"
+            );
+            assert!(!scratch.0.exists());
+        }
+    }
+}
+
+/// The kinds of protection that there are here.
+fn protections() -> impl Iterator<Item = Protection> {
+    let keys = has_keys().then_some(Protection::Keys);
+    [Protection::None, Protection::Pages]
+        .into_iter()
+        .chain(keys)
 }
 
 /// The rights of the mapping of a file, as the system tells them.
@@ -289,6 +370,128 @@ fn a_protected_pool_is_writable_in_windows_only() {
         mapped.load(Offset::new(64)) + mapped.load(Offset::new(128)),
         5
     );
+}
+
+/// What the process does that makes a stray store: the protection's name, where it stores, a file.
+const STRAY: &str = "PANDO_PMEM_STRAY";
+
+/// Where the process of the test below stores without a window, and what.
+const STRAY_AT: Offset = Offset::new(BYTES - 64);
+
+/// The process of the test below, and nothing when tests run as they are.
+#[test]
+fn stray() {
+    let Ok(told) = std::env::var(STRAY) else {
+        return;
+    };
+    let [name, place, path] = told.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+        panic!("{told}");
+    };
+    let protection = protections().find(|protection| protection.name() == name);
+    let medium = Medium::SharedMemory;
+    let open = || Mapped::open(Path::new(path), None, medium, protection.unwrap());
+    let mapped = reopen(open);
+    let mapping = match place {
+        "where-it-is-read" => &mapped.mapping,
+        _ => mapped.protector.writable(&mapped.mapping),
+    };
+    // SAFETY: it lies in the mapping.
+    let at = unsafe { mapping.start().add(STRAY_AT.get() as usize) };
+    let at = at.addr().get();
+    let store = move || {
+        // SAFETY: none, which is the point.
+        unsafe { (at as *mut u64).write_volatile(u64::MAX) };
+    };
+    {
+        // It was open, and is closed again.
+        let _window = Writes::new(&mapped);
+        mapped.store(STRAY_AT.plus(8), 1);
+    }
+    if place == "beside-a-window" {
+        let (opened, is_open) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let mapped = &mapped;
+            scope.spawn(move || {
+                let _window = Writes::new(mapped);
+                mapped.store(STRAY_AT.plus(16), 1);
+                opened.send(()).unwrap();
+                std::thread::park();
+            });
+            is_open.recv().unwrap();
+            store();
+            // For the reports of a protection that failed: nobody waits for the other thread.
+            std::process::exit(0);
+        });
+    }
+    store();
+}
+
+/// A stray store ends the process where the pool is protected, and leaves the pool as it was; it
+/// gets through where it is not.
+#[test]
+fn a_stray_store_ends_its_process() {
+    use std::os::unix::process::ExitStatusExt;
+    const SIGSEGV: i32 = 11;
+    let places = |protection| match protection {
+        Protection::Keys => &["where-it-is-read", "where-it-is-stored", "beside-a-window"][..],
+        _ => &["where-it-is-read"],
+    };
+    for protection in protections() {
+        for place in places(protection) {
+            let case = format!("{}-{place}", protection.name());
+            let scratch = Scratch::new(&format!("stray-{case}"));
+            let pool = Pool::create(create(&scratch, Protection::None), SHAPE).unwrap();
+            pool.begin(LogEpoch(1)).unwrap();
+            pool.commit(LogEpoch(1)).unwrap();
+            drop(pool);
+            let path = scratch.0.display();
+            let status = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "mapped::tests::stray", "--nocapture"])
+                .env(STRAY, format!("{} {place} {path}", protection.name()))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()
+                .unwrap();
+            let is_protected = protection != Protection::None;
+            assert_eq!(status.signal(), is_protected.then_some(SIGSEGV), "{case}");
+            let pool = Pool::open(reopen(|| open(&scratch)), SHAPE.node_bytes).unwrap();
+            assert_eq!(pool.committed(), LogEpoch(1), "{case}");
+            let word = |at| pool.memory().load(at);
+            let expected = if is_protected { 0 } else { u64::MAX };
+            assert_eq!(word(STRAY_AT), expected, "{case}");
+            assert_eq!(word(STRAY_AT.plus(8)), 1, "{case}: in a window it may");
+        }
+    }
+}
+
+/// What one address has stored the other one loads, and threads that had no window read.
+#[test]
+fn a_pool_that_is_protected_is_read_by_everybody() {
+    for protection in protections() {
+        let scratch = Scratch::new(&format!("read-{}", protection.name()));
+        let mapped = create(&scratch, protection);
+        assert_eq!(mapped.protected_by(), protection);
+        std::thread::scope(|scope| {
+            let (stored, is_stored) = std::sync::mpsc::channel();
+            let mapped = &mapped;
+            let reader = scope.spawn(move || {
+                is_stored.recv().unwrap();
+                mapped.load(Offset::new(64)) + mapped.row(Offset::new(72), 1).load(0)
+            });
+            let _window = Writes::new(mapped);
+            mapped.store(Offset::new(64), 1);
+            assert_eq!(mapped.compare_exchange(Offset::new(64), 1, 2), Ok(1));
+            mapped.write(Offset::new(72), &5_u64.to_le_bytes());
+            mapped.expect_writes(Offset::new(8192), 8192);
+            mapped.store(Offset::new(8192), 3);
+            stored.send(()).unwrap();
+            assert_eq!(reader.join().unwrap(), 7);
+        });
+        // SAFETY: nobody writes.
+        assert_eq!(unsafe { mapped.read(Offset::new(8192), 1) }, [3]);
+        // The window has ended, and another one may begin.
+        mapped.commit(Offset::new(128), 3).unwrap();
+    }
 }
 
 #[test]
@@ -352,7 +555,7 @@ fn a_killed_process_leaves_what_it_committed() {
         child.kill().unwrap();
         child.wait().unwrap();
 
-        let pool = Pool::open(open(&scratch).unwrap(), SHAPE.node_bytes).unwrap();
+        let pool = Pool::open(reopen(|| open(&scratch)), SHAPE.node_bytes).unwrap();
         let committed = pool.committed().0;
         assert!(committed >= acknowledged, "{committed} of {acknowledged}");
         let allocator = Allocator::new(Arc::new(pool)).unwrap();

@@ -266,6 +266,7 @@ fn log(report: &mut Report<'_, '_, '_, '_>) {
         report.line("pool_note", pool.promise());
         let is_listing = u8::from(database.is_listing_deadlines());
         report.line("pool_listing_deadlines", is_listing);
+        report.line("pool_protection", pool.protection.name());
         report.line("log_epoch_durable", database.durable());
     } else {
         report.line(

@@ -17,6 +17,7 @@ mod file;
 mod flags;
 mod inert;
 pub(crate) mod memcached;
+mod names;
 mod persistence;
 mod reference;
 mod replication;
@@ -31,7 +32,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use pando_db::{Durability, EngineKind, EvictionPolicy};
+use pando_db::{Durability, EngineKind, EvictionPolicy, PoolProtection};
 
 pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits, WrongScores};
 #[cfg(test)]
@@ -117,6 +118,9 @@ pub struct Config {
     pub pmem_bytes: u64,
     /// `pmem-medium`: what its file lies on. Default `auto`.
     pub pmem_medium: pando_db::FileMedium,
+    /// `pmem-protection`: how that pool is kept from stray writes. Default `auto`: by keys where
+    /// the processor has them, unless uses are noted for the policy of `max-memory-policy`.
+    pub pmem_protection: PoolProtection,
     /// `durability`: when requests are answered, unless a connection says otherwise; `none` at the
     /// start means that nothing is read from or written to disk. Default `interval`.
     pub durability: Durability,
@@ -226,16 +230,11 @@ impl Default for Config {
     fn default() -> Self {
         let database = pando_db::Options::default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let bind = |ip, optional| BindAddress { ip, optional };
         Self {
             bind: vec![
-                BindAddress {
-                    ip: Ipv4Addr::LOCALHOST.into(),
-                    optional: false,
-                },
-                BindAddress {
-                    ip: Ipv6Addr::LOCALHOST.into(),
-                    optional: true,
-                },
+                bind(Ipv4Addr::LOCALHOST.into(), false),
+                bind(Ipv6Addr::LOCALHOST.into(), true),
             ],
             port: Some(6379),
             protected_mode: true,
@@ -251,6 +250,7 @@ impl Default for Config {
             pmem: None,
             pmem_bytes: 1 << 30,
             pmem_medium: pando_db::FileMedium::Auto,
+            pmem_protection: PoolProtection::Auto,
             durability: Durability::Interval,
             data_dir: "pando-data".into(),
             log_dirs: Vec::new(),
@@ -430,16 +430,22 @@ impl Config {
 
     /// Where the pool of the engine `cdds` is.
     pub fn pool_options(&self) -> std::io::Result<pando_db::PoolOptions> {
-        match &self.pmem {
+        let pool = match &self.pmem {
             Some(path) => {
                 let (bytes, medium) = (self.pmem_bytes, self.pmem_medium);
-                pando_db::PoolOptions::in_file(path.clone(), bytes, medium)
+                pando_db::PoolOptions::in_file(path.clone(), bytes, medium)?
             }
-            None => Ok(pando_db::PoolOptions {
+            None => pando_db::PoolOptions {
                 bytes: self.pmem_bytes,
                 ..pando_db::PoolOptions::default()
-            }),
-        }
+            },
+        };
+        // Uses of keys are noted in the pool by whoever reads them, which no window is open for.
+        let protection = match self.pmem_protection {
+            PoolProtection::Auto if self.eviction_policy.notes_uses() => PoolProtection::None,
+            chosen => chosen,
+        };
+        pool.protected(protection)
     }
 
     /// The database's share of the settings, without [`Self::durability_options`] and

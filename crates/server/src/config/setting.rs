@@ -1,6 +1,6 @@
 //! The table of settings, from which flags, the file, CONFIG and the help are made.
 
-use pando_db::{Durability, EngineKind, EvictionPolicy, FileMedium};
+use pando_db::{Durability, EngineKind, EvictionPolicy, FileMedium, PoolProtection};
 
 use super::Config;
 use super::encodings;
@@ -11,6 +11,7 @@ use super::field::{
     switch, text,
 };
 use super::inert::{INERT, Takes};
+use super::names::{DURABILITIES, ENGINES, EVICTION_POLICIES, FILE_MEDIA, LOG_LEVELS, PROTECTIONS};
 use super::persistence;
 use super::replication;
 use super::value::{
@@ -348,6 +349,21 @@ static SETTINGS: &[Setting] = &[
             set(
                 &mut config.pmem_medium,
                 medium.ok_or(Expected::OneOf(&FILE_MEDIA)),
+            )
+        },
+    ),
+    Setting::new(
+        "pmem-protection",
+        "How stray writes are kept from a pool in persistent or shared memory: by keys of the \
+         processor, or by the rights of its pages, which takes system calls for each write; auto \
+         is keys where the processor has them and the eviction policy is not one of lru or lfu, \
+         which cannot note uses then, else off",
+        |config| config.pmem_protection.name().into(),
+        |config, value| {
+            let protection = text(value).and_then(PoolProtection::from_name);
+            set(
+                &mut config.pmem_protection,
+                protection.ok_or(Expected::OneOf(&PROTECTIONS)),
             )
         },
     ),
@@ -763,35 +779,3 @@ static SETTINGS: &[Setting] = &[
 pub(super) fn has_log(config: &Config) -> bool {
     !config.without_log && config.durability != Durability::None
 }
-
-/// The names of all values of an enumeration.
-macro_rules! names {
-    ($names:ident, $kind:ty) => {
-        static $names: [&str; <$kind>::ALL.len()] = {
-            let mut names = [""; <$kind>::ALL.len()];
-            let mut index = 0;
-            while index < names.len() {
-                names[index] = <$kind>::ALL[index].name();
-                index += 1;
-            }
-            names
-        };
-    };
-}
-
-names!(DURABILITIES, Durability);
-names!(ENGINES, EngineKind);
-names!(FILE_MEDIA, FileMedium);
-names!(LOG_LEVELS, LogLevel);
-
-/// In Redis' order.
-static EVICTION_POLICIES: [&str; EvictionPolicy::ALL.len()] = [
-    EvictionPolicy::VolatileLru.name(),
-    EvictionPolicy::VolatileLfu.name(),
-    EvictionPolicy::VolatileRandom.name(),
-    EvictionPolicy::VolatileTtl.name(),
-    EvictionPolicy::AllKeysLru.name(),
-    EvictionPolicy::AllKeysLfu.name(),
-    EvictionPolicy::AllKeysRandom.name(),
-    EvictionPolicy::NoEviction.name(),
-];

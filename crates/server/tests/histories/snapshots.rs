@@ -258,7 +258,7 @@ fn a_snapshot_shows_what_there_was_at_one_moment() {
 #[test]
 fn what_is_evicted_stays_in_snapshots() {
     let seed = crate::seed();
-    for engine in EngineKind::in_memory() {
+    for engine in EngineKind::ALL {
         println!("engine {}", engine.name());
         let server = Server::start(engine);
         let mut connection = server.connect();

@@ -108,6 +108,8 @@ impl Connection {
     }
 }
 
+const ENGINES: [&str; 4] = ["masstree", "mercury", "cdds", "reference"];
+
 fn commands() -> usize {
     let asked = std::env::var("PANDO_DIFFERENTIAL_COMMANDS");
     asked.map_or(6000, |count| count.parse().expect("a number of commands"))
@@ -195,9 +197,9 @@ fn answers_are_those_of_memcached() {
     };
     let version = theirs.connect().ask(b"version\r\n");
     println!("{}", version.escape_ascii());
-    for engine in ["masstree", "mercury", "reference"] {
+    for engine in ENGINES {
         let ours = Server::pando(engine);
-        let count = commands() / 3;
+        let count = commands() / ENGINES.len();
         for seed in 0..4 {
             run(&ours, &theirs, seed, count / 4, false);
             run(&ours, &theirs, 100 + seed, count / 4, true);
@@ -247,7 +249,7 @@ fn kept_tokens_are_judged_alike() {
         "set k 0 0 1|a|/set k 0 0 1|b|ms k 1 I C@|z|mg k v|mg k v|",
         "set k 0 0 1|a|/append k 0 0 1|b|md k C@ I|cas k 0 0 2 @|zz|mg k v|",
     ];
-    for engine in ["masstree", "mercury", "reference"] {
+    for engine in ENGINES {
         let ours = Server::pando(engine);
         for dialogue in dialogues {
             let (before, after) = dialogue.split_once('/').expect("two parts");

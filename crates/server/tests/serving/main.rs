@@ -20,6 +20,7 @@ mod lasting;
 mod malformed;
 mod memcached;
 mod migration;
+mod pool_files;
 mod pooled;
 mod process;
 mod replicated;
