@@ -52,9 +52,10 @@
 //!
 //! Deliberately absent, so far: durability of its own (the database logs the keys of all branches,
 //! and makes them and lasting snapshots again, see `album`), the coordinator's transactions beside
-//! each other, leases and the snapshot service of the paper: who reads a snapshot here asks in each
-//! turn whether it is kept. A large value is stored in one piece: a change of it costs O(size), and
-//! so does a read of a large hash.
+//! each other. Leases, and the snapshot service (`service.rs`), are the database's, which has them
+//! for every engine: a snapshot has a name here while anybody may read it, and who reads it asks in
+//! each turn whether it is kept. A large value is stored in one piece: a change of it costs
+//! O(size), and so does a read of a large hash.
 
 mod album;
 mod branches;

@@ -22,6 +22,7 @@ mod reference;
 mod replication;
 mod rewrite;
 mod setting;
+mod snapshots;
 mod value;
 
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use reference::reference;
 pub use replication::{Replication, Target};
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::Setting;
+pub use snapshots::SnapshotConfig;
 pub(crate) use value::print_percentile;
 pub use value::{LogLevel, MemoryShare};
 
@@ -160,11 +162,8 @@ pub struct Config {
     pub thresholds: pando_db::Thresholds,
     /// `maxmemory-clients`: memory of requests before they run. Default 25 %.
     pub requests_memory: MemoryShare,
-    /// `snapshots-max`: most snapshots at a time; 64, the default, at most.
-    pub snapshots_max: usize,
-    /// `snapshots-memory`: limit of what is kept only for snapshots; a share refers to the
-    /// machine's memory if `maxmemory` is 0. Default 25 %.
-    pub snapshots_memory: MemoryShare,
+    /// `snapshots-max` and so on: how many snapshots, and for how long.
+    pub snapshots: SnapshotConfig,
     /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
     pub timeout_s: u64,
     /// `tcp-keepalive`: seconds between probes of an idle TCP connection; 0 is no probes.
@@ -268,8 +267,7 @@ impl Default for Config {
             eviction_policy: EvictionPolicy::default(),
             thresholds: pando_db::Thresholds::default(),
             requests_memory: MemoryShare::Percent(25),
-            snapshots_max: pando_db::limits::SNAPSHOTS_MAX,
-            snapshots_memory: MemoryShare::Percent(25),
+            snapshots: SnapshotConfig::default(),
             timeout_s: 0,
             tcp_keepalive_s: 300,
             tcp_backlog: 511,
