@@ -17,6 +17,7 @@ mod file;
 mod flags;
 mod inert;
 pub(crate) mod memcached;
+mod minuet;
 mod persistence;
 mod reference;
 mod replication;
@@ -38,6 +39,7 @@ pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits, WrongS
 #[cfg(test)]
 pub(crate) use file::split as split_line;
 pub(crate) use flags::{command, file, flag, read};
+pub use minuet::MinuetConfig;
 pub use reference::reference;
 pub use replication::{Replication, Target};
 pub(crate) use rewrite::rewrite;
@@ -113,6 +115,8 @@ pub struct Config {
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
     pub engine: EngineKind,
+    /// `minuet-memnodes` and `minuet-page-size`: those of the engine `minuet`.
+    pub minuet: MinuetConfig,
     /// `pmem`: file of the pool of the engine `cdds`. Default none: in memory of the process.
     pub pmem: Option<PathBuf>,
     /// `pmem-size`: bytes of that pool. Default 1 GiB.
@@ -248,6 +252,7 @@ impl Default for Config {
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
             pmem: None,
+            minuet: MinuetConfig::default(),
             pmem_bytes: 1 << 30,
             pmem_medium: pando_db::FileMedium::Auto,
             durability: Durability::Interval,
@@ -447,6 +452,8 @@ impl Config {
         pando_db::Options {
             engine: self.engine,
             databases: self.databases,
+            memnodes: self.minuet.memnodes,
+            page_bytes: self.minuet.page_bytes,
             follows: self.replication.target.is_some(),
             sessions_max: self.threads + crate::limits::BACKGROUND_SESSIONS,
             key_bytes_max: self.key_bytes_max,

@@ -11,6 +11,7 @@ use super::field::{
     switch, text,
 };
 use super::inert::{INERT, Takes};
+use super::minuet;
 use super::persistence;
 use super::replication;
 use super::snapshots;
@@ -133,12 +134,13 @@ impl Setting {
         Self::meant().chain(INERT)
     }
 
-    /// Those with a meaning here: [`SETTINGS`], those of snapshots, of replication and of
-    /// encodings.
+    /// Those with a meaning here: [`SETTINGS`], those of the engine minuet, of snapshots, of
+    /// replication and of encodings.
     pub(super) fn meant() -> impl Iterator<Item = &'static Self> {
         let encodings = encodings::SETTINGS.iter();
         SETTINGS
             .iter()
+            .chain(minuet::SETTINGS)
             .chain(snapshots::SETTINGS)
             .chain(replication::SETTINGS)
             .chain(encodings)
