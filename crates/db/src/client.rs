@@ -1,7 +1,6 @@
 //! The database's state of one connection.
 
 use crate::clock::Microseconds;
-use std::sync::Arc;
 
 use pando_engine::LogEpoch;
 use pando_protocol::RespVersion;
@@ -10,7 +9,7 @@ use crate::acknowledge::{Durability, Replicated};
 use crate::lines::Blocked;
 pub use crate::settings::ReplyMode;
 use crate::settings::Settings;
-use crate::snapshots::NamedSnapshot;
+use crate::snapshots::Lease;
 use crate::transaction::Transaction;
 use crate::watch::Watches;
 
@@ -50,7 +49,7 @@ pub struct Client {
     pub(crate) transaction: Option<Box<Transaction>>,
     pub(crate) watches: Watches,
     /// The snapshot that it reads, if not the present (SNAPSHOT USE); it may have been dropped.
-    pub(crate) uses: Option<Arc<NamedSnapshot>>,
+    pub(crate) uses: Option<Lease>,
     /// Its place in the lines of keys, while its command waits for them.
     pub(crate) blocked: Option<Box<Blocked>>,
     /// Of the current run.

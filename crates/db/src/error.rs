@@ -116,6 +116,11 @@ pub enum CommandError {
     #[error("NOSNAPSHOT the snapshot has gone; SNAPSHOT USE NONE returns to the present")]
     SnapshotGone,
     #[error(
+        "NOSNAPSHOT the lease of the snapshot has ended: nothing was read in it for longer than \
+         snapshot-lease; SNAPSHOT USE NONE returns to the present"
+    )]
+    LeaseEnded,
+    #[error(
         "READONLY You can't write against a snapshot; SNAPSHOT USE NONE returns to the present"
     )]
     SnapshotReadOnly,
@@ -125,7 +130,7 @@ pub enum CommandError {
     InnerRequest { text: Box<[u8]> },
     #[error("ERR a snapshot of this name exists already")]
     SnapshotExists,
-    #[error("ERR a snapshot must have a name, and not one of ALL and NONE")]
+    #[error("ERR a snapshot must have a name, and not one of ALL, NONE and RECENT")]
     SnapshotNameTaken,
     #[error("ERR names of snapshots cannot contain spaces, newlines or special characters")]
     SnapshotNameBytes,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_engine::{Images, Point, TreeId};
+use pando_engine::{Images, LogEpoch, Point, TreeId};
 use pando_minuet::BranchId;
 use pando_sync::lock;
 
@@ -21,7 +21,7 @@ use crate::limits;
 use crate::pool;
 use crate::remapping;
 use crate::session_state::SessionState;
-use crate::snapshots::{Frozen, NamedSnapshot};
+use crate::snapshots::{Frozen, Leases, NamedSnapshot, RECENT};
 use crate::view::Moment;
 
 /// The number of snapshots, and what is kept for them.
@@ -37,6 +37,18 @@ pub struct SnapshotFigures {
     pub image_bytes: u64,
     /// The age of the oldest one in milliseconds, 0 if there is none.
     pub oldest: Milliseconds,
+    /// Those that nobody has named, made for whoever wants a recent one.
+    pub lent: usize,
+    /// Readers that use one.
+    pub leases: usize,
+    /// The epoch of the oldest one, which is the lowest that can be read; 0 if there is none.
+    pub lowest: LogEpoch,
+    /// The epoch of the oldest one that somebody uses; 0 if nobody uses any.
+    pub lowest_leased: LogEpoch,
+    /// How many were made to be lent so far.
+    pub made_to_lend: u64,
+    /// How often somebody shared one of these.
+    pub borrowed: u64,
 }
 
 /// The arguments of SNAPSHOT CREATE.
@@ -46,10 +58,23 @@ pub(crate) struct Wanted<'r> {
     pub(crate) lives: Option<Milliseconds>,
     pub(crate) is_held: bool,
     pub(crate) lasts: bool,
+    /// Nobody has named it: it is made to be lent, and gets a name.
+    pub(crate) is_lent: bool,
     /// The index of database 0 of the branch that it is of.
     pub(crate) base: usize,
     /// When the followed database made it, and until when it stays.
     pub(crate) repeats: Option<(Milliseconds, Option<Milliseconds>)>,
+}
+
+impl Wanted<'_> {
+    /// Its name, when this epoch is the last that it shows.
+    fn name_in(&self, epoch: LogEpoch) -> Box<[u8]> {
+        if self.is_lent {
+            format!("{RECENT}@{}", epoch.0).into_bytes().into()
+        } else {
+            self.name.into()
+        }
+    }
 }
 
 impl Database {
@@ -61,7 +86,10 @@ impl Database {
         wanted: &Wanted<'_>,
     ) -> Result<Arc<NamedSnapshot>, CommandError> {
         assert!(self.gates.are_all_taken());
-        self.snapshots.check_name(wanted.name)?;
+        self.drop_lapsed(session);
+        if !wanted.is_lent {
+            self.snapshots.check_name(wanted.name)?;
+        }
         let snapshots_max = self.snapshots.count_max.load(Ordering::Relaxed);
         if wanted.repeats.is_none() && self.snapshots.list().len() >= snapshots_max {
             return Err(CommandError::TooManySnapshots { snapshots_max });
@@ -111,11 +139,13 @@ impl Database {
             None => self.store.freeze(epoch)?,
         };
         let added = self.snapshots.add(NamedSnapshot {
-            name: wanted.name.into(),
+            name: wanted.name_in(epoch),
             moment: Moment { snapshot, time },
             until,
             is_held: wanted.is_held || wanted.lasts,
             lasts: wanted.lasts,
+            is_lent: wanted.is_lent,
+            leases: Leases::default(),
             databases,
         });
         if is_logged {
@@ -150,8 +180,9 @@ impl Database {
             .iter()
             .filter(|other| other.epoch() > to.epoch())
             .collect();
-        if !losing_newer && !newer.is_empty() {
-            let newer = newer.len();
+        let named = newer.iter().filter(|newer| !newer.is_lent).count();
+        if !losing_newer && named > 0 {
+            let newer = named;
             return Err(CommandError::NewerSnapshots { newer });
         }
         // Those beyond the configured number are not shown, but kept.
@@ -216,7 +247,19 @@ impl Database {
         let list = self.snapshots.list();
         let now = self.options.clock.now().milliseconds();
         let Images { count, bytes } = self.images();
+        let (made_to_lend, borrowed) = self.lender.counts();
+        let leases: Vec<_> = list
+            .iter()
+            .map(|snapshot| (snapshot.epoch(), self.lender.leases_of(snapshot, now)))
+            .collect();
+        let mut leased = leases.iter().filter(|(_, leases)| *leases > 0);
         SnapshotFigures {
+            lent: list.iter().filter(|snapshot| snapshot.is_lent).count(),
+            leases: leases.iter().map(|(_, leases)| leases).sum(),
+            lowest: leases.first().map_or(LogEpoch::NONE, |(epoch, _)| *epoch),
+            lowest_leased: leased.next().map_or(LogEpoch::NONE, |(epoch, _)| *epoch),
+            made_to_lend,
+            borrowed,
             snapshots: list.len(),
             held: list.iter().filter(|snapshot| snapshot.is_held).count(),
             images: count,
@@ -239,7 +282,8 @@ impl Database {
         })
     }
 
-    /// The snapshot to drop now, if any: one that has expired, or the oldest that is not held if
+    /// The snapshot to drop now, if any: one that has expired, or that nobody uses and nobody has
+    /// named, or the oldest that is not held if
     /// the images take more than they may. Records whether none can be dropped.
     pub(crate) fn overdue_snapshot(&self) -> Option<Arc<NamedSnapshot>> {
         let now = self.options.clock.now().milliseconds();
@@ -250,7 +294,10 @@ impl Database {
         let mut over = list
             .iter()
             .filter(|snapshot| snapshot.until.is_some_and(is_over) && !(repeats && snapshot.lasts));
-        if let Some(over) = over.next() {
+        let mut lapsed = list
+            .iter()
+            .filter(|snapshot| self.lender.has_lapsed(snapshot, now));
+        if let Some(over) = over.next().or_else(|| lapsed.next()) {
             return Some(Arc::clone(over));
         }
         let bytes_max = self.snapshots.bytes_max.load(Ordering::Relaxed) as u64;
@@ -258,6 +305,26 @@ impl Database {
         let oldest = self.snapshots.oldest_loose().filter(|_| is_beyond);
         self.snapshots.set_full(is_beyond && oldest.is_none());
         oldest
+    }
+
+    /// Drops what was lent and is not used any more. The caller holds all gates.
+    fn drop_lapsed(&self, session: &mut SessionState) {
+        let now = session.now.milliseconds();
+        let list = self.snapshots.list();
+        let lapsed = |snapshot: &&Arc<NamedSnapshot>| self.lender.has_lapsed(snapshot, now);
+        for snapshot in list.iter().filter(lapsed) {
+            self.drop_snapshot(session, snapshot);
+        }
+    }
+
+    /// How old a snapshot may be that is lent to others than those who waited for it; at first 0.
+    pub fn set_snapshot_staleness(&self, staleness: Milliseconds) {
+        self.lender.set_staleness(staleness);
+    }
+
+    /// After what time without a command the lease of a snapshot ends; 0 is never.
+    pub fn set_snapshot_lease(&self, lease: Milliseconds) {
+        self.lender.set_lease(lease);
     }
 
     /// Drops an existing snapshot; its memory is reclaimed gradually. The caller holds all gates.
@@ -271,6 +338,12 @@ impl Database {
             self.note_change(session, self.epochs.current(), released);
         }
         self.snapshots.remove(snapshot.moment);
+        if snapshot.is_lent {
+            if self.lender.has_lapsed(snapshot, session.now.milliseconds()) {
+                snapshot.leases.lapse();
+            }
+            self.lender.forget(snapshot);
+        }
         if let Some(engine) = self.store.pooled().filter(|_| snapshot.lasts) {
             let released = engine.release_kept(&String::from_utf8_lossy(&snapshot.name));
             released.unwrap_or_else(|error| panic!("the pool is not to be trusted: {error}"));

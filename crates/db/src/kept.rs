@@ -10,7 +10,7 @@ use pando_cdds::KeptSnapshot;
 use pando_engine::{Snapshot, TreeId};
 
 use crate::clock::Milliseconds;
-use crate::snapshots::{Frozen, NamedSnapshot};
+use crate::snapshots::{Frozen, Leases, NamedSnapshot};
 use crate::view::Moment;
 
 /// What is noted about a snapshot that lasts.
@@ -60,6 +60,8 @@ pub(crate) fn kept_snapshot(kept: &KeptSnapshot, trees: &[TreeId]) -> Option<Nam
         until: (until > 0).then_some(Milliseconds(until)),
         is_held: true,
         lasts: true,
+        is_lent: false,
+        leases: Leases::default(),
         databases: databases.into(),
     })
 }

@@ -36,6 +36,7 @@ pub mod fuzz;
 mod grove;
 mod kept;
 mod keyspace;
+mod lender;
 pub mod limits;
 mod lines;
 mod maintenance;

@@ -27,6 +27,16 @@ pub const SNAPSHOTS_MAX: usize = pando_engine::limits::SNAPSHOTS_MAX;
 /// Longest name of a snapshot, in bytes.
 pub const SNAPSHOT_NAME_BYTES_MAX: usize = 128;
 
+/// Memnodes of the engine `minuet` in one process, at most.
+pub const MINUET_MEMNODES_MAX: u16 = 64;
+/// Bytes of its pages, at least.
+pub const MINUET_PAGE_BYTES_MIN: usize = pando_minuet::engine::PAGE_BYTES_MIN;
+/// Bytes of its pages, at most.
+pub const MINUET_PAGE_BYTES_MAX: usize = pando_minuet::limits::PAGE_BYTES_MAX;
+
+/// Milliseconds after which the lease of a snapshot ends whose reader does nothing, by default.
+pub const LEASE_MS: u64 = 300_000;
+
 /// Keys that BRANCH MERGE compares and BRANCH RESET changes in one step, at most; RESET changes no
 /// more. A larger merge merges as many anew under all gates, and as many of its keys have
 /// deadlines.

@@ -92,6 +92,20 @@ fn check_options(options: &Options) -> Result<(), OpenError> {
         isize::MAX as usize,
         "at least 65536",
     )?;
+    check(
+        "memnodes",
+        options.memnodes.into(),
+        1,
+        limits::MINUET_MEMNODES_MAX.into(),
+        "1 to 64",
+    )?;
+    check(
+        "page_bytes",
+        options.page_bytes,
+        limits::MINUET_PAGE_BYTES_MIN,
+        limits::MINUET_PAGE_BYTES_MAX,
+        "4096 to 32768",
+    )?;
     Ok(())
 }
 
@@ -286,6 +300,10 @@ mod tests {
             open(|options| options.key_bytes_max = pando_engine::limits::KEY_BYTES_MAX + 1),
             open(|options| options.retired_bytes_max = limits::RETIRED_BYTES_MAX_LEAST - 1),
             open(|options| options.retired_bytes_max = usize::MAX),
+            open(|options| options.memnodes = 0),
+            open(|options| options.memnodes = limits::MINUET_MEMNODES_MAX + 1),
+            open(|options| options.page_bytes = limits::MINUET_PAGE_BYTES_MIN - 1),
+            open(|options| options.page_bytes = limits::MINUET_PAGE_BYTES_MAX + 1),
         ];
         let named: Vec<_> = refusals
             .into_iter()
@@ -299,6 +317,8 @@ mod tests {
             "sessions_max",
             "key_bytes_max",
             "retired_bytes_max",
+            "memnodes",
+            "page_bytes",
         ];
         assert!(
             named

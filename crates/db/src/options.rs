@@ -89,6 +89,11 @@ pub type MemoryMeter = fn() -> usize;
 pub struct Options {
     /// The engine; default `masstree`.
     pub engine: EngineKind,
+    /// Memnodes of the engine `minuet`; 1 to [`limits::MINUET_MEMNODES_MAX`], default 1.
+    pub memnodes: u16,
+    /// Bytes of its pages; [`limits::MINUET_PAGE_BYTES_MIN`], the default, to
+    /// [`limits::MINUET_PAGE_BYTES_MAX`].
+    pub page_bytes: usize,
     /// Databases that SELECT reaches; 1 to [`limits::DATABASES_MAX`], default 16.
     pub databases: usize,
     /// Sessions (workers and background threads) at a time; 2 to 1024, default 64.
@@ -130,6 +135,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             engine: EngineKind::default(),
+            memnodes: 1,
+            page_bytes: limits::MINUET_PAGE_BYTES_MIN,
             databases: 16,
             sessions_max: 64,
             key_bytes_max: pando_engine::limits::KEY_BYTES_MAX,

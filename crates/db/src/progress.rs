@@ -26,7 +26,7 @@ use pando_protocol::command::GateNeed;
 
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-use crate::view::Moment;
+use crate::snapshots::Lease;
 
 /// The progress of a request.
 #[derive(Debug)]
@@ -175,8 +175,8 @@ pub struct Slices {
     pub(crate) observed: LogEpoch,
     /// Its client wants no reply to it.
     pub(crate) silent: bool,
-    /// The snapshot that it reads (NS2 asked-every-turn).
-    pub(crate) moment: Option<Moment>,
+    /// The lease of the snapshot that it reads (NS2 asked-every-turn, LD2 leased-stays).
+    pub(crate) reads: Option<Lease>,
     /// The index of database 0 of the branch that it reads, which must be there in every turn.
     pub(crate) base: usize,
 }
@@ -204,7 +204,7 @@ impl Progress {
             work: Box::new(work),
             observed: LogEpoch::NONE,
             silent: false,
-            moment: None,
+            reads: None,
             base: 0,
         }))
     }

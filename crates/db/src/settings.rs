@@ -1,11 +1,9 @@
 //! Client settings that commands change by plain assignment, together.
 
-use std::sync::Arc;
-
 use pando_protocol::RespVersion;
 
 use crate::acknowledge::{Durability, Replicated};
-use crate::snapshots::NamedSnapshot;
+use crate::snapshots::Lease;
 
 /// Whether a client wants replies (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,5 +31,5 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     pub(crate) replicated: Option<Replicated>,
     pub(crate) answered_keys: usize,
-    pub(crate) uses: Option<Arc<NamedSnapshot>>,
+    pub(crate) uses: Option<Lease>,
 }

@@ -28,10 +28,10 @@
 //! is not held is dropped. If all are held, `is_full` is set, and writes that need an image are
 //! refused.
 //!
-//! Deliberately absent: making and dropping them (`freeze`).
+//! Deliberately absent: making and dropping them (`freeze`), who uses them (`lender`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use pando_engine::{LogEpoch, Snapshot, TreeId};
 use pando_sync::lock;
@@ -54,6 +54,9 @@ pub(crate) struct NamedSnapshot {
     pub(crate) is_held: bool,
     /// The pool, or the log, keeps it across restarts.
     pub(crate) lasts: bool,
+    /// Nobody has named it: it is there for those who borrow it (`lender`).
+    pub(crate) is_lent: bool,
+    pub(crate) leases: Leases,
     pub(crate) databases: Box<[Frozen]>,
 }
 
@@ -76,6 +79,8 @@ impl NamedSnapshot {
             until: note.until,
             is_held: true,
             lasts: true,
+            is_lent: false,
+            leases: Leases::default(),
             databases: databases.into(),
         }
     }
@@ -94,6 +99,89 @@ impl NamedSnapshot {
     fn trees(&self) -> impl Iterator<Item = TreeId> {
         self.databases.iter().map(|frozen| frozen.tree)
     }
+}
+
+/// The leases of a snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    all: Mutex<Vec<Weak<Held>>>,
+    /// The snapshot went because none stood any more.
+    lapsed: AtomicBool,
+}
+
+impl Leases {
+    /// How many stand, when each does for so long after its reader's last turn, or for ever.
+    pub(crate) fn standing(&self, now: Milliseconds, lease: Milliseconds) -> usize {
+        let stands = |held: &Weak<Held>| {
+            let held = held.upgrade();
+            held.is_some_and(|held| {
+                let beat = Milliseconds(held.beat.load(Ordering::Relaxed));
+                lease.0 == 0 || now.saturating_sub(beat) < lease
+            })
+        };
+        let all = lock(&self.all);
+        all.iter().filter(|held| stands(held)).count()
+    }
+
+    /// The snapshot goes, since none of them stands.
+    pub(crate) fn lapse(&self) {
+        self.lapsed.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A reader's lease of a snapshot, until the last copy of it is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    snapshot: Arc<NamedSnapshot>,
+    /// When its reader used it last.
+    beat: AtomicU64,
+}
+
+impl Lease {
+    /// A lease of an existing snapshot. The caller holds a gate.
+    pub(crate) fn of(snapshot: &Arc<NamedSnapshot>, now: Milliseconds) -> Self {
+        let held = Arc::new(Held {
+            snapshot: Arc::clone(snapshot),
+            beat: AtomicU64::new(now.0),
+        });
+        let mut all = lock(&snapshot.leases.all);
+        if all.len() == all.capacity() {
+            all.retain(|held| held.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(&held));
+        Self(held)
+    }
+
+    /// What it is of.
+    pub(crate) fn snapshot(&self) -> &Arc<NamedSnapshot> {
+        &self.0.snapshot
+    }
+
+    /// Its reader is about to read, under a gate (LD2 leased-stays of `lender`).
+    pub(crate) fn renew(&self, now: Milliseconds) {
+        self.0.beat.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Why the snapshot is not there.
+    pub(crate) fn why_gone(&self) -> CommandError {
+        if self.snapshot().leases.lapsed.load(Ordering::Relaxed) {
+            CommandError::LeaseEnded
+        } else {
+            CommandError::SnapshotGone
+        }
+    }
+}
+
+/// What names of snapshots begin with that are lent, and who wants one asks for.
+pub(crate) const RECENT: &str = "RECENT";
+
+/// Whether a name is one that nobody gives: it is [`RECENT`], perhaps with something behind.
+fn is_recent(name: &[u8]) -> bool {
+    let word = name.split(|byte| *byte == b'@').next();
+    word.is_some_and(|word| word.eq_ignore_ascii_case(RECENT.as_bytes()))
 }
 
 /// Snapshots, oldest first.
@@ -186,7 +274,7 @@ impl Snapshots {
                 name_bytes,
                 name_bytes_max,
             })
-        } else if name.is_empty() || is_word("ALL") || is_word("NONE") {
+        } else if name.is_empty() || is_word("ALL") || is_word("NONE") || is_recent(name) {
             Err(CommandError::SnapshotNameTaken)
         } else if !name.iter().all(u8::is_ascii_graphic) {
             Err(CommandError::SnapshotNameBytes)

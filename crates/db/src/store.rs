@@ -80,7 +80,8 @@ impl Store {
             EngineKind::Minuet => {
                 let options = pando_minuet::engine::Options {
                     conflicts: options.absences.is_some(),
-                    ..pando_minuet::engine::Options::default()
+                    memnodes: options.memnodes,
+                    page_bytes: options.page_bytes,
                 };
                 let Ok(engine) = Minuet::open(clock, options);
                 Self::Minuet(engine)

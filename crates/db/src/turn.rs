@@ -24,7 +24,7 @@
 //! - **T4 one-group** Everything one command writes is one group of the log. The group ends with
 //!   the command (`finish`), under the gates the command ran under (AK2 group-of-its-end).
 
-use crate::clock::{Microseconds, Milliseconds};
+use crate::clock::Microseconds;
 use std::sync::Arc;
 
 use pando_durability::log::LogSession;
@@ -55,6 +55,7 @@ pub(crate) use self::memory::MemoryGrant;
 pub(crate) use self::branches::small;
 
 use self::exec::runs_queue;
+use self::recent::{Recent, wants_recent};
 use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
 
@@ -70,6 +71,7 @@ mod log_room;
 mod memory;
 mod placing;
 mod pressure;
+mod recent;
 mod run;
 mod snapshots;
 mod usual;
@@ -133,6 +135,7 @@ pub struct Turn<'t> {
     whole_since: Option<LogEpoch>,
     /// The snapshot that the current command reads; it exists while the gate is held.
     past: Option<Arc<NamedSnapshot>>,
+    recent: Recent,
     /// The indexes of the requests' first keys among the warmed ones; past the end: none.
     warmed: [u8; limits::WARM_KEYS_MAX],
 }
@@ -145,9 +148,11 @@ impl<'t> Turn<'t> {
             held: HeldGates::Nothing,
             whole_since: None,
             past: None,
+            recent: Recent::default(),
             warmed: [u8::MAX; limits::WARM_KEYS_MAX],
         };
         turn.hold_own();
+        turn.recent.makings = database.lender.makings();
         turn
     }
 
@@ -348,6 +353,7 @@ impl<'t> Turn<'t> {
     /// lets the request reuse what was found on the way to its key.
     #[inline]
     pub fn go_to(&mut self, index: usize) {
+        self.recent.at = index;
         self.give_way();
         self.recall(index);
     }
@@ -494,6 +500,9 @@ impl<'t> Turn<'t> {
         }
         if may_block(spec) {
             return Ok(self.run_blocking(client, spec, request, reply, host));
+        }
+        if wants_recent(spec, request) {
+            return self.run_with_recent(client, spec, request, reply, host);
         }
         Ok(self.run(client, spec, request, reply, host))
     }
@@ -727,14 +736,6 @@ impl<'t> Turn<'t> {
         done
     }
 
-    /// What a request waits for that is answered when everything written so far is durable, or
-    /// after this many milliseconds.
-    #[must_use]
-    pub fn disk(&self, timeout: Option<Milliseconds>) -> Wait {
-        let epoch = self.database.epochs.current();
-        Wait::Disk { epoch, timeout }
-    }
-
     /// Resets a connection's state to that of a new one (RESET), including transaction and watches;
     /// the host handles authentication.
     pub fn reset(&mut self, client: &mut Client) {
@@ -747,14 +748,6 @@ impl<'t> Turn<'t> {
         }
         client.no_touch = false;
         client.uses = None;
-    }
-
-    /// Whether everything written so far is durable: what WAITAOF answers at once.
-    #[must_use]
-    pub fn is_all_durable(&self) -> bool {
-        let acknowledgement = &self.database.acknowledgement;
-        acknowledgement.log().is_some()
-            && acknowledgement.durable() >= self.database.epochs.current()
     }
 }
 

@@ -78,6 +78,10 @@ pub(crate) enum Fault {
     LetGo,
     /// The collection does not see that the version where two branches part is needed.
     PartingFreed,
+    /// A request that comes while a snapshot is being made is served by that one.
+    BorrowEarly,
+    /// The snapshot service lends the last snapshot, though the request came after it.
+    BorrowLast,
 }
 
 #[cfg(test)]

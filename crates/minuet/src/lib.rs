@@ -115,7 +115,7 @@ pub use lease::{Lease, LeaseId};
 pub use limits::{Config, InnerNodes};
 pub use proxy::{JobId, Proxy};
 pub use retention::Kept;
-pub use service::SnapshotService;
+pub use service::{SnapshotService, Wanted};
 pub use snapshot::{FIXED_SLOTS, SnapshotId, View};
 pub use traffic::Traffic;
 pub use transaction::Transaction;

@@ -9,6 +9,7 @@
 //! | strict serializability of all reads and writes, by cycle search | `history` | lost updates, stale reads, long forks, write skew |
 //! | lists only grow, money stays | `history` | the same, without trust in versions |
 //! | a snapshot is all that its maker could have read, whenever it is read | `history` | snapshots that change, a tip that was not compared |
+//! | a borrowed snapshot has all that had committed before it was asked for | `history` | snapshots that are lent too late |
 //! | a branch begins as what its maker could have read, and has nothing from others | `history` | writes that show elsewhere, a branch that was not compared |
 //! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
 //! | descendant sets are bounded, whenever a memnode has written | `world` | one copy too many |

@@ -324,8 +324,28 @@ fn snapshots(page: &mut Page, shared: &Shared) {
             "Age of the oldest snapshot, 0 if there is none.",
             figures.oldest.0 / 1000,
         ),
+        (
+            "pando_snapshot_leases",
+            "Connections, and their commands, that read snapshots.",
+            figures.leases as u64,
+        ),
     ] {
         page.family(name, "gauge", help);
+        page.sample("", &[], value as f64);
+    }
+    for (name, help, value) in [
+        (
+            "pando_recent_snapshots_made_total",
+            "Snapshots made for SNAPSHOT USE or READ RECENT.",
+            figures.made_to_lend,
+        ),
+        (
+            "pando_recent_snapshots_borrowed_total",
+            "Times that one of these was shared.",
+            figures.borrowed,
+        ),
+    ] {
+        page.family(name, "counter", help);
         page.sample("", &[], value as f64);
     }
 }

@@ -488,8 +488,10 @@ fn set_memory(database: &Database, config: &Config) {
     };
     database.set_backlog_bytes_max(config.replication.backlog_bytes);
     database.set_log_hold(config.replication.log_hold_bytes);
-    database.set_snapshots_max(config.snapshots_max);
-    database.set_snapshot_bytes_max(config.snapshots_memory.of(whole) as usize);
+    database.set_snapshots_max(config.snapshots.max);
+    database.set_snapshot_bytes_max(config.snapshots.memory.of(whole) as usize);
+    database.set_snapshot_staleness(Milliseconds(config.snapshots.staleness_ms));
+    database.set_snapshot_lease(Milliseconds(config.snapshots.lease_s * 1000));
     database.set_thresholds(config.thresholds);
     database.set_eviction_policy(config.eviction_policy);
     database.set_max_memory(config.max_memory as usize);

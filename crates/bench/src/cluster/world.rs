@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use pando_memnode::{CoordinatorId, Memnode, MemnodeId, Reply, Request};
 use pando_minuet::{
-    Collector, Config, Database, Ended, InnerNodes, Job, JobId, Outbox, Proxy, SnapshotService,
-    Ticket, View,
+    BranchId, Collector, Config, Database, Ended, InnerNodes, Job, JobId, Outbox, Proxy,
+    SnapshotService, Ticket, View, Wanted,
 };
 
 use super::clock::{
@@ -372,7 +372,7 @@ impl<'o> World<'o> {
             (For::Service, Ok(Out::Made(view))) => {
                 self.measured.snapshots += u64::from(self.measured.counts(now));
                 self.service.is_making = false;
-                for scanner in self.service.sharing.made(Some(view)) {
+                for scanner in self.service.sharing.made(BranchId::FIRST, Some(view)) {
                     self.tell(scanner, view);
                 }
                 self.make_next();
@@ -436,12 +436,23 @@ impl<'o> World<'o> {
             self.service.queue.push_back(scanner);
         } else {
             let staleness = self.options.staleness_us * 1000;
-            let now = self.clock.now;
-            if let Some((scanner, view)) = self.service.sharing.request(scanner, now, staleness) {
+            if let Some(view) = self.request(scanner, staleness) {
                 return self.tell(scanner, view);
             }
         }
         self.make_next();
+    }
+
+    /// A request that comes now; returns what it may borrow.
+    fn request(&mut self, scanner: usize, staleness: u64) -> Option<View> {
+        let sharing = &mut self.service.sharing;
+        let wanted = Wanted {
+            came: sharing.begun(),
+            now: self.clock.now,
+            staleness,
+        };
+        let served = sharing.request(BranchId::FIRST, scanner, wanted);
+        served.map(|(_, view)| view)
     }
 
     fn make_next(&mut self) {
@@ -450,10 +461,10 @@ impl<'o> World<'o> {
         }
         let now = self.clock.now;
         if let Some(scanner) = self.service.queue.pop_front() {
-            let served = self.service.sharing.request(scanner, now, 0);
+            let served = self.request(scanner, 0);
             debug_assert!(served.is_none(), "nobody gets an old one");
         }
-        if self.service.sharing.begin(now) {
+        if self.service.sharing.begin(BranchId::FIRST, now) {
             self.service.is_making = true;
             self.start(0, Work::Snapshot, For::Service, now);
         }

@@ -39,6 +39,7 @@ use crate::encoding::{SharedThresholds, Thresholds};
 use crate::epoch_log::EpochLog;
 use crate::expiry::ExpiryIndex;
 use crate::grove::Grove;
+use crate::lender::Lender;
 use crate::lines::{InLine, Lines};
 use crate::mapping::Mapping;
 use crate::memory::{Access, Evictor, Fit, MemoryLimit};
@@ -81,6 +82,7 @@ pub struct Database {
     pub(crate) store: Store,
     pub(crate) mapping: Mapping,
     pub(crate) snapshots: Snapshots,
+    pub(crate) lender: Lender,
     pub(crate) branches: Branches,
     pub(crate) gates: Gates,
     pub(crate) expiry: ExpiryIndex,
@@ -142,6 +144,7 @@ impl Database {
             began_empty,
             standing: Mutex::new(parts.standing),
             snapshots,
+            lender: Lender::default(),
             branches: Branches::new(branches),
             expiry: parts.expiry,
             durable: parts.durable,

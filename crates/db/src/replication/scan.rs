@@ -34,6 +34,7 @@ pub(super) fn freeze(
         lives: Some(lives),
         is_held: false,
         lasts: false,
+        is_lent: false,
         base: 0,
         repeats: None,
     })

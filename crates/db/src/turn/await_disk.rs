@@ -5,6 +5,8 @@ use pando_engine::LogEpoch;
 use super::Turn;
 use crate::acknowledge::Durability;
 use crate::client::Client;
+use crate::clock::Milliseconds;
+use crate::progress::Wait;
 
 impl Turn<'_> {
     /// The reply acknowledges a write (AK5 interval-waits, AK6 late-disk-waits).
@@ -35,5 +37,21 @@ impl Turn<'_> {
     pub fn observe_all(&mut self) {
         let current = self.database.epochs.current();
         self.session.observe(current);
+    }
+
+    /// What a request waits for that is answered when everything written so far is durable, or
+    /// after this many milliseconds.
+    #[must_use]
+    pub fn disk(&self, timeout: Option<Milliseconds>) -> Wait {
+        let epoch = self.database.epochs.current();
+        Wait::Disk { epoch, timeout }
+    }
+
+    /// Whether everything written so far is durable: what WAITAOF answers at once.
+    #[must_use]
+    pub fn is_all_durable(&self) -> bool {
+        let acknowledgement = &self.database.acknowledgement;
+        acknowledgement.log().is_some()
+            && acknowledgement.durable() >= self.database.epochs.current()
     }
 }

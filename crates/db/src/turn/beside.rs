@@ -28,6 +28,7 @@ impl<'t> Turn<'t> {
             held: HeldGates::Lent,
             whole_since: None,
             past: None,
+            recent: super::Recent::default(),
             warmed: [u8::MAX; crate::limits::WARM_KEYS_MAX],
         }
     }

@@ -270,7 +270,7 @@ impl Turn<'_> {
             if slices.work.gates() == GateNeed::All {
                 return self.build_branch(&mut *slices.work, reply);
             }
-            if slices.moment.is_none() && slices.work.shows_together() {
+            if slices.reads.is_none() && slices.work.shows_together() {
                 return self.step_until_it_counts(client, slices, reply);
             }
             return slices.work.step(&mut self.keyspace(index), reply);

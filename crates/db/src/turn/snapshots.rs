@@ -4,7 +4,9 @@
 //! |---|---|
 //! | a command, after SNAPSHOT USE NONE or nothing | the present |
 //! | a command, after SNAPSHOT USE name | that snapshot; an error if it was dropped |
+//! | a command, after SNAPSHOT USE RECENT | a snapshot that it was lent (`lender`); an error if its lease has ended |
 //! | SNAPSHOT READ name command | that snapshot, in the client's database |
+//! | SNAPSHOT READ RECENT command | one that it is lent for the command |
 //!
 //! A client's present is that of its branch (`branches`); a snapshot is of one branch.
 //!
@@ -18,12 +20,13 @@ use std::sync::Arc;
 use pando_protocol::command::{self, CommandId, CommandSpec, Flag, Refusal};
 use pando_protocol::{Reply, Request, number};
 
+use super::recent::wants_recent;
 use super::{Host, Turn};
 use crate::client::Client;
 use crate::error::CommandError;
 use crate::freeze::Wanted;
 use crate::progress::{Handled, Progress, Slices, Wait};
-use crate::snapshots::NamedSnapshot;
+use crate::snapshots::{Lease, NamedSnapshot};
 
 /// What SNAPSHOT HELP answers.
 const HELP: &[&str] = &[
@@ -31,10 +34,12 @@ const HELP: &[&str] = &[
     "CREATE name [TTL seconds] [HOLD | PERSIST]",
     "    Make a snapshot of all databases. It goes when it is dropped, after TTL seconds, or when",
     "    memory is short; with HOLD not for that, with PERSIST not with the server either.",
-    "READ name command [argument ...]",
-    "    Run a command that only reads in a snapshot.",
-    "USE name | NONE",
-    "    Read this snapshot from now on, or the present again.",
+    "READ name | RECENT command [argument ...]",
+    "    Run a command that only reads in a snapshot; RECENT is one of now, or at most",
+    "    snapshot-staleness old, which others may share.",
+    "USE name | RECENT | NONE",
+    "    Read this snapshot from now on, or one of now, which goes when nobody uses it, or the",
+    "    present again.",
     "LIST",
     "    Name the snapshots, oldest first, with their time in ms and their log epoch.",
     "INFO name",
@@ -211,10 +216,16 @@ impl Turn<'_> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), CommandError> {
+        if let Some(lease) = &self.recent.lease {
+            write_entry(lease.snapshot(), reply);
+            client.uses = Some(lease.clone());
+            return Ok(());
+        }
         client.uses = if request.is(2, "NONE") {
             None
         } else {
-            Some(Arc::clone(self.named(request.arg(2))?))
+            let now = self.session.now.milliseconds();
+            Some(Lease::of(self.named(request.arg(2))?, now))
         };
         reply.ok();
         Ok(())
@@ -234,7 +245,11 @@ impl Turn<'_> {
         host: &mut impl Host,
     ) -> Handled {
         let (spec, inner) = inner_read(request)?;
-        self.past = Some(Arc::clone(self.named(request.arg(2))?));
+        let lent = self.recent.lease.clone();
+        self.past = Some(match &lent {
+            Some(lease) => self.read_by(lease)?,
+            None => Arc::clone(self.named(request.arg(2))?),
+        });
         self.run_in_past(client, spec, inner, reply, host)
     }
 
@@ -248,15 +263,21 @@ impl Turn<'_> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Handled {
-        let snapshot = client.uses.as_ref().filter(|_| reads_keys(spec));
-        let Some(snapshot) = snapshot.map(Arc::clone) else {
+        let lease = client.uses.as_ref().filter(|_| reads_keys(spec));
+        let Some(lease) = lease else {
             return self.run_in_view(client, spec, request, reply, host);
         };
-        self.session
-            .snapshots
-            .at(&self.database.snapshots, snapshot.moment)?;
-        self.past = Some(snapshot);
+        self.past = Some(self.read_by(lease)?);
         self.run_in_past(client, spec, request, reply, host)
+    }
+
+    /// What a lease is of, which is renewed, unless it has gone (NS2 asked-every-turn).
+    fn read_by(&mut self, lease: &Lease) -> Result<Arc<NamedSnapshot>, CommandError> {
+        let (snapshots, moment) = (&self.database.snapshots, lease.snapshot().moment);
+        let found = self.session.snapshots.at(snapshots, moment);
+        let snapshot = Arc::clone(found.map_err(|_| lease.why_gone())?);
+        lease.renew(self.session.now.milliseconds());
+        Ok(snapshot)
     }
 
     /// Runs a command in the existing snapshot `past`.
@@ -271,7 +292,8 @@ impl Turn<'_> {
         let mut handled = self.run_in_view(client, spec, request, reply, host);
         let past = self.past.take();
         if let Ok(Progress::Waits(Wait::Others(slices))) = &mut handled {
-            slices.moment = past.map(|snapshot| snapshot.moment);
+            let now = self.session.now.milliseconds();
+            slices.reads = past.map(|snapshot| Lease::of(&snapshot, now));
         }
         handled
     }
@@ -281,11 +303,9 @@ impl Turn<'_> {
         if slices.base != 0 {
             self.check_branch(slices.base)?;
         }
-        if let Some(moment) = slices.moment {
+        if let Some(lease) = &slices.reads {
             self.session.access.quiet = true;
-            self.session
-                .snapshots
-                .at(&self.database.snapshots, moment)?;
+            self.read_by(lease)?;
         }
         Ok(())
     }
@@ -302,7 +322,13 @@ pub(super) fn check_view(
         return Err(CommandError::SnapshotReadOnly);
     }
     match spec.name {
-        "snapshot|read" => _ = inner_read(request)?,
+        "snapshot|read" => {
+            inner_read(request)?;
+            // EXEC is under all gates, or one run.
+            if client.transaction.is_some() && wants_recent(spec, request) {
+                return Err(CommandError::NotInTransaction);
+            }
+        }
         "branch|read" => _ = super::branches::inner_read(request)?,
         _ => {}
     }
@@ -337,6 +363,7 @@ fn wanted(request: Request<'_>) -> Result<Wanted<'_>, CommandError> {
         lives: None,
         is_held: false,
         lasts: false,
+        is_lent: false,
         base: 0,
         repeats: None,
     };

@@ -50,12 +50,13 @@ fn main() -> ExitCode {
         }
     };
     let (start, mut said) = (Instant::now(), Instant::now());
-    let (mut committed, mut adopted) = (0, 0);
+    let (mut committed, mut adopted, mut borrowed) = (0, 0, 0);
     for number in seed..seed.saturating_add(seeds) {
         match pando_minuet::simulator::run(number, transactions, Planted::Nothing) {
             Ok(report) => {
                 committed += report.committed;
                 adopted += report.adopted;
+                borrowed += report.borrowed;
             }
             Err(violation) => {
                 println!("{violation}");
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
             let an_hour = done as f64 / seconds * 3600.0;
             println!(
                 "{done} seeds hold, {committed} transactions, {adopted} large merges, \
-                 {an_hour:.0} seeds an hour"
+                 {borrowed} borrowed snapshots, {an_hour:.0} seeds an hour"
             );
         }
     }

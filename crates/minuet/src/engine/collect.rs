@@ -28,7 +28,7 @@ pub(super) struct Collecting {
 impl Collecting {
     pub(super) fn new(memnodes: u16) -> Self {
         Self {
-            // Nobody has leases: snapshots that are read have names.
+            // The tree has no leases: snapshots that are read have names.
             collector: Collector::new(memnodes, u64::MAX),
             due: false,
             under_way: false,

@@ -52,9 +52,10 @@
 //!
 //! Deliberately absent, so far: durability of its own (the database logs the keys of all branches,
 //! and makes them and lasting snapshots again, see `album`), the coordinator's transactions beside
-//! each other, leases and the snapshot service of the paper: who reads a snapshot here asks in each
-//! turn whether it is kept. A large value is stored in one piece: a change of it costs O(size), and
-//! so does a read of a large hash.
+//! each other. Leases, and the snapshot service (`service.rs`), are the database's, which has them
+//! for every engine: a snapshot has a name here while anybody may read it, and who reads it asks in
+//! each turn whether it is kept. A large value is stored in one piece: a change of it costs
+//! O(size), and so does a read of a large hash.
 
 mod album;
 mod branches;
@@ -108,15 +109,16 @@ use splits::Splits;
 pub struct Options {
     /// Memnodes in this process, which pages are spread over; 1 by default.
     pub memnodes: u16,
-    /// See [`Config::page_bytes`]; 1 KiB at least, 4 KiB by default.
+    /// See [`Config::page_bytes`]; [`PAGE_BYTES_MIN`] at least, which is the default.
     pub page_bytes: usize,
     /// Every other run of a session ends with a conflict, for tests of who repeats them; none by
     /// default.
     pub conflicts: bool,
 }
 
-/// Pages hold [`bundle::SHORT_BYTES`] of a key, its tree's number, and a zero behind it.
-const PAGE_BYTES_MIN: usize = 4096;
+/// Bytes of a page, at least: so many that it holds the part of a key that is in a page, its tree's
+/// number, and a zero behind it.
+pub const PAGE_BYTES_MIN: usize = 4096;
 const _: () = assert!(bundle::SHORT_BYTES + 5 <= PAGE_BYTES_MIN / 16);
 
 impl Default for Options {

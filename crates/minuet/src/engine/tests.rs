@@ -14,13 +14,19 @@ use pando_sync::shim::lock;
 
 use super::walk::Target;
 use super::{Minuet, MinuetSession, Options};
+use crate::limits::PAGE_BYTES_MAX;
 
 pando_engine::conformance_suite!(crate::engine::Minuet, restore, snapshots);
 
 pub(super) fn open(memnodes: u16) -> (Arc<EpochClock>, Arc<Minuet>) {
+    open_with(memnodes, Options::default().page_bytes)
+}
+
+fn open_with(memnodes: u16, page_bytes: usize) -> (Arc<EpochClock>, Arc<Minuet>) {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     let options = Options {
         memnodes,
+        page_bytes,
         ..Options::default()
     };
     let Ok(engine) = Minuet::open(Arc::clone(&clock), options);
@@ -68,6 +74,14 @@ pub(super) fn entry(number: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn memnodes_share_the_pages() {
     snapshots_stand_on(&Plan::from_environment(), || open(3)).unwrap();
+}
+
+#[test]
+fn pages_have_any_size_in_their_range() {
+    for (memnodes, page_bytes) in [(1, PAGE_BYTES_MAX), (2, 12_345)] {
+        let open = || open_with(memnodes, page_bytes);
+        snapshots_stand_on(&Plan::from_environment(), open).unwrap();
+    }
 }
 
 /// What nobody has any more is freed: pages, values, bundles, of keys that went one by one, of

@@ -24,6 +24,9 @@
 //! the hidden branch was not given is what the branch had at last, not what it had when the hidden
 //! one was made: a write in between that is missing was lost.
 //!
+//! **What is lent.** Whoever borrows a snapshot comes before whoever made it: so all that had
+//! committed before it asked is in there.
+//!
 //! Of a transaction whose coordinator crashed while it committed, the memnodes know how it ended.
 //!
 //! Versions are not trusted alone: money is counted, and a list is a prefix of every longer one.
@@ -56,6 +59,8 @@ pub(crate) struct History {
     over: BTreeMap<u32, usize>,
     /// The line of each hidden branch that a branch became, and the line that this one had.
     adopted: BTreeMap<u32, u32>,
+    /// Who was lent which version, which it asked for before that was made.
+    lent: Vec<(usize, SnapshotId)>,
     /// The branches that there are, each with its line.
     pub(crate) branches: BTreeMap<BranchId, u32>,
 }
@@ -123,6 +128,16 @@ impl History {
         }
     }
 
+    /// Notes that a version was lent to somebody who had asked by then.
+    pub(crate) fn lend(&mut self, asked: u64, version: SnapshotId) {
+        self.lent.push((self.ran.len(), version));
+        self.ran.push(Ran {
+            begin: asked,
+            end: None,
+            seen: Vec::new(),
+        });
+    }
+
     /// All keys that were ever written.
     pub(crate) fn keys(&self) -> BTreeSet<Key> {
         let all = self.ran.iter().flat_map(|ran| &ran.seen);
@@ -167,6 +182,10 @@ impl History {
                 let begin = self.ran[index].begin;
                 explained.map_err(|what| format!("{what} {seen:?} (at {begin})"))?;
             }
+        }
+        for (asker, version) in &self.lent {
+            let maker = self.makers.get(version);
+            edges.add(*asker, *maker.ok_or("nobody made what was lent")?);
         }
         edges.is_acyclic()
     }

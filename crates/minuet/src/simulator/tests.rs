@@ -19,14 +19,18 @@ fn seeds_hold() {
     let seeds = std::env::var("PANDO_MINUET_SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok());
-    let mut adopted = 0;
+    let (mut adopted, mut borrowed) = (0, 0);
     for seed in 0..seeds.unwrap_or(SEEDS) {
         match World::new(seed, TRANSACTIONS, Planted::Nothing).run() {
-            Ok(report) => adopted += report.adopted,
+            Ok(report) => {
+                adopted += report.adopted;
+                borrowed += report.borrowed;
+            }
             Err(violation) => panic!("{violation}"),
         }
     }
     assert!(adopted > 0, "large merges come to their end");
+    assert!(borrowed > 0, "snapshots are shared");
 }
 
 /// The first seed that shows a fault, by a violation or a broken assertion.
@@ -64,6 +68,8 @@ fn planted_faults_are_found() {
         Fault::OneBranch,
         Fault::CatalogStale,
         Fault::PartingFreed,
+        Fault::BorrowEarly,
+        Fault::BorrowLast,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");

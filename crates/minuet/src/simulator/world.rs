@@ -4,6 +4,7 @@ mod bound;
 mod building;
 mod draw;
 mod judge;
+mod lending;
 mod outcome;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ use crate::transport::{Outbox, Ticket};
 use crate::tree::Diffed;
 use bound::Bounds;
 use building::Site;
+use lending::{Asked, Lending};
 
 /// Something that must not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +51,8 @@ pub struct Report {
     pub collected: u64,
     /// Branches that became the ones that large merges had built for them.
     pub adopted: usize,
+    /// Snapshots that clients borrowed from each other.
+    pub borrowed: usize,
 }
 
 /// Faults of the world, not of the code in it.
@@ -99,6 +103,12 @@ enum Message {
         ticket: Ticket,
         reply: Reply,
     },
+    /// To the snapshot service.
+    Ask(Asked),
+    /// From there.
+    Lent(Asked, View),
+    /// Within the service's host.
+    Made(Life, BranchId, Option<View>),
 }
 
 struct Running {
@@ -192,6 +202,7 @@ pub(crate) struct World {
     /// The step of the collection that is under way.
     collecting: Option<(Life, JobId)>,
     lease_time: u64,
+    lending: Lending,
     /// What the last comparison of two snapshots found.
     diffed: Diffed,
     report: Report,
@@ -282,6 +293,7 @@ impl World {
             collector: Collector::new(config.memnodes, lease_time),
             collecting: None,
             lease_time,
+            lending: Lending::of(seed),
             diffed: Diffed::default(),
             over: BTreeMap::new(),
             report: Report::default(),
@@ -402,6 +414,7 @@ impl World {
             self.collect(host)?;
         }
         self.build(host)?;
+        self.ask(host);
         if self.random.u32(0..10_000) < self.weather.crashes {
             self.crash();
         }
@@ -475,6 +488,9 @@ impl World {
             self.collector = Collector::new(self.config.memnodes, self.lease_time);
         }
         self.leave_site(|(life, _)| life.host == which);
+        if which == 0 {
+            self.lending.crash();
+        }
         for running in dead.jobs.into_values() {
             self.unhear(which, dead.life, &running);
         }
@@ -497,6 +513,7 @@ impl World {
                 self.hosts[which].lease = None;
             }
             self.leave_site(|(of, job)| of.host == which && job == id);
+            self.lending.gave_up((Life { host: which, life }, id));
             self.unhear(which, life, &running);
             running.job.abandon(&mut self.hosts[which].proxy);
         }
@@ -654,6 +671,9 @@ impl World {
                 self.flush(to.host);
                 Ok(())
             }
+            Message::Ask(asked) => self.asked(asked),
+            Message::Lent(asked, view) => self.lent(asked, view),
+            Message::Made(life, branch, view) => self.heard(life, branch, view),
         }
     }
 }

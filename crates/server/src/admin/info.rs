@@ -489,6 +489,12 @@ fn snapshots(report: &mut Report<'_, '_, '_, '_>) {
     report.line("snapshot_images", figures.images);
     report.line("snapshot_image_bytes", figures.image_bytes);
     report.line("oldest_snapshot_ms", figures.oldest);
+    report.line("lowest_snapshot_epoch", figures.lowest.0);
+    report.line("lowest_leased_epoch", figures.lowest_leased.0);
+    report.line("snapshot_leases", figures.leases);
+    report.line("snapshots_recent", figures.lent);
+    report.line("recent_snapshots_made", figures.made_to_lend);
+    report.line("recent_snapshots_borrowed", figures.borrowed);
     let database = &report.call.shared.database;
     if let (Some(branches), Some(ending)) = (database.branches(), database.branches_that_end_here())
     {

@@ -17,12 +17,14 @@ mod file;
 mod flags;
 mod inert;
 pub(crate) mod memcached;
+mod minuet;
 mod names;
 mod persistence;
 mod reference;
 mod replication;
 mod rewrite;
 mod setting;
+mod snapshots;
 mod value;
 
 #[cfg(test)]
@@ -38,10 +40,12 @@ pub use error::{ConfigError, Expected, Origin, SettingError, WrongLimits, WrongS
 #[cfg(test)]
 pub(crate) use file::split as split_line;
 pub(crate) use flags::{command, file, flag, read};
+pub use minuet::MinuetConfig;
 pub use reference::reference;
 pub use replication::{Replication, Target};
 pub(crate) use rewrite::rewrite;
 pub(crate) use setting::Setting;
+pub use snapshots::SnapshotConfig;
 pub(crate) use value::print_percentile;
 pub use value::{LogLevel, MemoryShare};
 
@@ -112,6 +116,8 @@ pub struct Config {
     pub threads: usize,
     /// `engine`: what holds the keyspace. Default: the database's.
     pub engine: EngineKind,
+    /// `minuet-memnodes` and `minuet-page-size`: those of the engine `minuet`.
+    pub minuet: MinuetConfig,
     /// `pmem`: file of the pool of the engine `cdds`. Default none: in memory of the process.
     pub pmem: Option<PathBuf>,
     /// `pmem-size`: bytes of that pool. Default 1 GiB.
@@ -164,11 +170,8 @@ pub struct Config {
     pub thresholds: pando_db::Thresholds,
     /// `maxmemory-clients`: memory of requests before they run. Default 25 %.
     pub requests_memory: MemoryShare,
-    /// `snapshots-max`: most snapshots at a time; 64, the default, at most.
-    pub snapshots_max: usize,
-    /// `snapshots-memory`: limit of what is kept only for snapshots; a share refers to the
-    /// machine's memory if `maxmemory` is 0. Default 25 %.
-    pub snapshots_memory: MemoryShare,
+    /// `snapshots-max` and so on: how many snapshots, and for how long.
+    pub snapshots: SnapshotConfig,
     /// `timeout`: seconds after which an idle connection is closed; 0 is never. Default 0.
     pub timeout_s: u64,
     /// `tcp-keepalive`: seconds between probes of an idle TCP connection; 0 is no probes.
@@ -248,6 +251,7 @@ impl Default for Config {
             threads: cores.min(crate::limits::THREADS_MAX),
             engine: EngineKind::default(),
             pmem: None,
+            minuet: MinuetConfig::default(),
             pmem_bytes: 1 << 30,
             pmem_medium: pando_db::FileMedium::Auto,
             pmem_protection: PoolProtection::Auto,
@@ -268,8 +272,7 @@ impl Default for Config {
             eviction_policy: EvictionPolicy::default(),
             thresholds: pando_db::Thresholds::default(),
             requests_memory: MemoryShare::Percent(25),
-            snapshots_max: pando_db::limits::SNAPSHOTS_MAX,
-            snapshots_memory: MemoryShare::Percent(25),
+            snapshots: SnapshotConfig::default(),
             timeout_s: 0,
             tcp_keepalive_s: 300,
             tcp_backlog: 511,
@@ -455,6 +458,8 @@ impl Config {
         pando_db::Options {
             engine: self.engine,
             databases: self.databases,
+            memnodes: self.minuet.memnodes,
+            page_bytes: self.minuet.page_bytes,
             follows: self.replication.target.is_some(),
             sessions_max: self.threads + crate::limits::BACKGROUND_SESSIONS,
             key_bytes_max: self.key_bytes_max,

@@ -11,9 +11,11 @@ use super::field::{
     switch, text,
 };
 use super::inert::{INERT, Takes};
+use super::minuet;
 use super::names::{DURABILITIES, ENGINES, EVICTION_POLICIES, FILE_MEDIA, LOG_LEVELS, PROTECTIONS};
 use super::persistence;
 use super::replication;
+use super::snapshots;
 use super::value::{
     LogLevel, parse_memory_share, parse_mode, parse_output_limits, print_output_limits,
     print_switch,
@@ -133,11 +135,14 @@ impl Setting {
         Self::meant().chain(INERT)
     }
 
-    /// Those with a meaning here: [`SETTINGS`], those of replication, and those of encodings.
+    /// Those with a meaning here: [`SETTINGS`], those of the engine minuet, of snapshots, of
+    /// replication and of encodings.
     pub(super) fn meant() -> impl Iterator<Item = &'static Self> {
         let encodings = encodings::SETTINGS.iter();
         SETTINGS
             .iter()
+            .chain(minuet::SETTINGS)
+            .chain(snapshots::SETTINGS)
             .chain(replication::SETTINGS)
             .chain(encodings)
     }
@@ -219,7 +224,7 @@ impl Setting {
 
 const MIB: u64 = 1024 * 1024;
 
-/// Every setting but those of replication, in the order of `--help` and of what CONFIG REWRITE
+/// Every setting but those of other modules, in the order of `--help` and of what CONFIG REWRITE
 /// appends.
 static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -509,31 +514,6 @@ static SETTINGS: &[Setting] = &[
             let share = text(value).and_then(parse_memory_share);
             set(
                 &mut config.requests_memory,
-                share.ok_or(Expected::MemoryShare),
-            )
-        },
-    )
-    .running(),
-    Setting::new(
-        "snapshots-max",
-        "Most snapshots (SNAPSHOT CREATE) at a time",
-        |config| print(config.snapshots_max),
-        |config, value| {
-            let snapshots_max = pando_db::limits::SNAPSHOTS_MAX as i64;
-            set(&mut config.snapshots_max, integer(value, 0, snapshots_max))
-        },
-    )
-    .running(),
-    Setting::new(
-        "snapshots-memory",
-        "Bytes of memory, or percentage of maxmemory (of the machine's memory if that is 0), for \
-         values kept only for snapshots. Beyond it the oldest snapshot is dropped; if all are \
-         held, writes that would have to keep another value are refused. 0 is no limit",
-        |config| print(config.snapshots_memory),
-        |config, value| {
-            let share = text(value).and_then(parse_memory_share);
-            set(
-                &mut config.snapshots_memory,
                 share.ok_or(Expected::MemoryShare),
             )
         },

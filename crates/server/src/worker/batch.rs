@@ -218,6 +218,12 @@ pub(crate) struct Batch<'g> {
 }
 
 impl Segment {
+    /// Whether its next request is the first that its connection has in this turn of the loop.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.fresh && self.executed == 0 && self.place != Place::Kept
+    }
+
     /// Its bytes; `kept` are those kept by the connection's input.
     #[inline]
     pub(crate) fn bytes<'b>(&self, arena: &'b [u8], kept: &'b [u8]) -> &'b [u8] {

@@ -110,6 +110,7 @@ impl Execution<'_> {
             arena,
         } = self.batch;
         let segment = &mut segments[entries[next].segment];
+        self.turn.lead(next, segment.is_untouched());
         let arrived_ns = if segment.fresh {
             self.arrived_ns
         } else {

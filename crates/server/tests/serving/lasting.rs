@@ -1,6 +1,6 @@
 //! Snapshots that last: kept by the pool of `cdds`, listed after a `kill -9`, and gone back to.
 
-use crate::harness::{Pool, TestServer, Wire};
+use crate::harness::{Folder, Pool, TestServer, Wire};
 
 /// The server, killed and started again.
 fn killed(pool: &Pool, server: TestServer) -> (TestServer, Wire) {
@@ -260,5 +260,61 @@ fn without_a_pool_that_lasts_no_snapshot_does() {
         let mut wire = server.connect();
         wire.ask(&["SNAPSHOT", "CREATE", "s", "PERSIST"], refused);
         make(&server, "s", "HOLD");
+    }
+}
+
+/// On disk are keys, not pages: a start may choose other pages, and memnodes.
+#[test]
+fn branches_come_back_on_pages_of_another_size() {
+    let folder = Folder::new();
+    let data = folder.path("data");
+    let data = data.to_str().expect("a name");
+    let start = |memnodes, bytes| {
+        let of_minuet = ["--minuet-memnodes", memnodes, "--minuet-page-size", bytes];
+        let on_disk = ["--data-dir", data, "--durability", "interval"];
+        let flags = [["--engine", "minuet"].as_slice(), &on_disk, &of_minuet];
+        TestServer::start(&flags.concat())
+    };
+    let long = "x".repeat(9000);
+    let mut server = start("3", "16kb");
+    let mut wire = server.connect();
+    for number in 0..500 {
+        let (key, of_it) = (
+            format!("k{number}"),
+            format!("{number}{}", "v".repeat(number)),
+        );
+        wire.ask(&["SET", &key, &of_it], "+OK\r\n");
+    }
+    wire.ask(&["SET", "long", &long], "+OK\r\n");
+    make(&server, "monday", "PERSIST");
+    let mut create = redis::cmd("BRANCH");
+    let made = create.arg("CREATE").arg("trial");
+    let _: redis::Value = made.query(&mut server.connection()).expect("a branch");
+    run(
+        &mut wire,
+        &[
+            ("BRANCH USE trial", "+OK "),
+            ("DEL k1", ":1 "),
+            (
+                "CONFIG GET minuet-page-size",
+                "*2 $16 minuet-page-size $5 16384 ",
+            ),
+        ],
+    );
+    for (memnodes, bytes) in [("1", "4096"), ("2", "32768")] {
+        server.signal("TERM");
+        assert!(server.wait().success());
+        server = start(memnodes, bytes);
+        let mut wire = server.connect();
+        run(
+            &mut wire,
+            &[
+                ("GET k3", "$4 3vvv "),
+                ("DBSIZE", ":501 "),
+                ("SNAPSHOT READ monday STRLEN long", ":9000 "),
+                ("BRANCH READ trial DBSIZE", ":500 "),
+                ("BRANCH READ trial KCOUNT - +", ":500 "),
+            ],
+        );
     }
 }

@@ -207,6 +207,42 @@ fn commands_of_the_server_read_in_a_snapshot() {
     }
 }
 
+/// Connections share a recent snapshot, which goes with the last of them or when its leases end.
+#[test]
+fn recent_snapshots_are_shared_and_go() {
+    for engine in ["masstree", "mercury", "minuet"] {
+        let server = TestServer::start(&["--engine", engine, "--snapshot-staleness", "100000"]);
+        let mut about = server.connection();
+        let mut readers = [server.connection(), server.connection()];
+        let mut use_one = |reader: &mut Connection| -> (String, u64, u64) {
+            ask::<()>(&mut about, "INCR k");
+            ask(reader, "SNAPSHOT USE RECENT")
+        };
+        let [one, two] = &mut readers;
+        assert_eq!(use_one(one), use_one(two));
+        assert_eq!(ask::<u64>(two, "GET k"), 1);
+        assert_eq!(info(&mut about, "snapshot_leases"), 2);
+        assert_eq!(info(&mut about, "recent_snapshots_made"), 1);
+        assert_eq!(info(&mut about, "recent_snapshots_borrowed"), 1);
+        let lowest = info(&mut about, "lowest_leased_epoch");
+        assert_eq!(info(&mut about, "lowest_snapshot_epoch"), lowest);
+        ask::<()>(&mut about, "CONFIG SET snapshot-staleness 0");
+        // One disconnects, one is idle.
+        let [one, mut two] = readers;
+        drop(one);
+        server.wait_until("the lease ends with its connection", || {
+            info(&mut about, "snapshot_leases") == 1
+        });
+        ask::<()>(&mut about, "CONFIG SET snapshot-lease 1");
+        server.wait_until("the snapshot has gone", || {
+            info(&mut about, "snapshots") == 0
+        });
+        let lost: redis::RedisResult<String> = redis::cmd("GET").arg("k").query(&mut two);
+        assert_eq!(lost.unwrap_err().code(), Some("NOSNAPSHOT"));
+        assert_eq!(ask::<u64>(&mut two, "SNAPSHOT READ RECENT GET k"), 2);
+    }
+}
+
 /// Names of a megabyte, one request after the other, and a client that asks and never reads the
 /// answers: others are served, and memory is not taken.
 #[test]

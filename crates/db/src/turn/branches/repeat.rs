@@ -152,6 +152,7 @@ impl Turn<'_> {
             lives: None,
             is_held: true,
             lasts: true,
+            is_lent: false,
             base: self.database.base_of(branch.id),
             repeats: Some((noted.time, noted.until)),
         };

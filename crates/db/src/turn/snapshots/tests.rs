@@ -11,6 +11,7 @@ use crate::commands::testing::{Shell, seed, words};
 use crate::{Durability, EngineKind, HandLog, Options, limits};
 
 mod bounds;
+mod recent;
 
 /// A shell for each engine, which says its name.
 fn shells() -> impl Iterator<Item = Shell> {
@@ -337,7 +338,7 @@ fn a_snapshot_cannot_be_written() {
 #[test]
 fn names_are_judged_and_found() {
     for mut shell in shells() {
-        let word = "-ERR a snapshot must have a name, and not one of ALL and NONE";
+        let word = "-ERR a snapshot must have a name, and not one of ALL, NONE and RECENT";
         let bytes = "-ERR names of snapshots cannot contain spaces, newlines or special characters";
         shell.check(&[
             ("SNAPSHOT CREATE \"\"", word),

@@ -82,6 +82,21 @@ impl World {
         if is_built {
             self.built(ended.is_ok().then(|| script.clone()));
         }
+        let made = script.effects.made.filter(|_| ended.is_ok());
+        let job = (Life { host: which, life }, id);
+        self.settle(which, &running, ended)?;
+        self.made(job, made);
+        Ok(())
+    }
+
+    /// What follows from how a transaction ended.
+    fn settle(
+        &mut self,
+        which: usize,
+        running: &Running,
+        ended: Result<(), Error>,
+    ) -> Result<(), Violation> {
+        let script = running.job.program();
         match ended {
             Ok(()) => {
                 let script = script.clone();

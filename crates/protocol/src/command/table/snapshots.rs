@@ -54,10 +54,14 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .categories(&[])
         .rules(&[Rule::Sliced])
         .group(Group::Server, "0.1.0")
-        .summary("Runs a command that only reads in a snapshot, whatever the connection uses.")
-        .complexity("That of the command.")
+        .summary(
+            "Runs a command that only reads in a snapshot, whatever the connection uses. RECENT is \
+             a snapshot of now, which others who wait for one share, or at most \
+             snapshot-staleness old.",
+        )
+        .complexity("That of the command. RECENT may make a snapshot: O(D) for D databases.")
         .arguments(&[
-            string("name"),
+            one_of("which", &[string("name"), word("recent", "RECENT")]),
             string("command"),
             string("arg").optional().multiple(),
         ]),
@@ -76,7 +80,19 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])
         .categories(&[Category::Connection])
         .group(Group::Server, "0.1.0")
-        .summary("Lets this connection read a snapshot from now on, or the present again.")
-        .complexity("O(1)")
-        .arguments(&[one_of("which", &[string("name"), word("none", "NONE")])]),
+        .summary(
+            "Lets this connection read a snapshot from now on, or the present again. RECENT is a \
+             snapshot as of READ RECENT: its name, time and log epoch are returned, and it goes \
+             when no connection uses it, or uses it for longer than snapshot-lease without a \
+             command.",
+        )
+        .complexity("O(1). RECENT may make a snapshot: O(D) for D databases.")
+        .arguments(&[one_of(
+            "which",
+            &[
+                string("name"),
+                word("recent", "RECENT"),
+                word("none", "NONE"),
+            ],
+        )]),
 ];
