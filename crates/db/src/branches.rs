@@ -58,6 +58,8 @@ pub(crate) struct NamedBranch {
     pub(crate) origin: Box<[u8]>,
     /// Those of its databases; none of the first one, whose trees the mapping has.
     pub(crate) trees: Vec<TreeId>,
+    /// Ids in descendant sets of its nodes, at most.
+    pub(crate) descendants_max: u8,
 }
 
 impl NamedBranch {
@@ -74,6 +76,7 @@ impl NamedBranch {
             created: self.created,
             origin: self.origin.clone(),
             trees: self.trees.clone(),
+            descendants_max: self.descendants_max,
         }
     }
 }
@@ -114,6 +117,7 @@ impl Branches {
                 created: note.created,
                 origin: note.origin,
                 trees: note.trees,
+                descendants_max: note.descendants_max,
             };
             (id, branch)
         });

@@ -167,6 +167,8 @@ pub enum CommandError {
     BranchName,
     #[error("ERR there are too many branches; drop one")]
     TooManyBranches,
+    #[error("ERR descendant sets have {least} to {most} ids at most")]
+    Descendants { least: u8, most: u8 },
     #[error("ERR the first branch stays: it is what other engines have of it")]
     FirstBranch,
     #[error("ERR new connections use this branch; BRANCH MAIN chooses another")]

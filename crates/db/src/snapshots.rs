@@ -91,7 +91,7 @@ impl NamedSnapshot {
     }
 
     /// The trees that the databases had.
-    fn trees(&self) -> impl Iterator<Item = TreeId> {
+    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> {
         self.databases.iter().map(|frozen| frozen.tree)
     }
 }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | number | how many changes there have been, with this one |
 //! | number | the point |
-//! | 1 | what: 1 a branch made, 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy |
+//! | 1 | what: 1 a branch made (12 with a bound of its own of descendant sets), 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy |
 //! | … | its data, in the order of [`Event`]'s fields |
 //!
 //! A [`Forest`] is what a checkpoint says: all that was there at its start, and which of its chunks
@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 
 use pando_engine::{LogEpoch, TreeId};
+use pando_minuet::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
 use crate::clock::Milliseconds;
@@ -41,7 +42,7 @@ pub(crate) struct Frozen {
 }
 
 /// A branch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BranchNote {
     pub(crate) number: u64,
     pub(crate) name: Box<[u8]>,
@@ -50,6 +51,22 @@ pub(crate) struct BranchNote {
     pub(crate) origin: Box<[u8]>,
     /// The tree of each of its databases.
     pub(crate) trees: Vec<TreeId>,
+    /// Ids in descendant sets of its nodes, at most. Where nothing is said of it, as many as there
+    /// may be: what is written here is written behind the rest.
+    pub(crate) descendants_max: u8,
+}
+
+impl Default for BranchNote {
+    fn default() -> Self {
+        Self {
+            number: 0,
+            name: Box::default(),
+            created: Milliseconds::ZERO,
+            origin: Box::default(),
+            trees: Vec::new(),
+            descendants_max: DESCENDANTS_MAX,
+        }
+    }
 }
 
 /// A snapshot.
@@ -163,8 +180,21 @@ impl BranchNote {
             created: Milliseconds(input.number()?),
             origin: take_name(input)?,
             trees: take_trees(input)?,
+            ..Self::default()
         })
     }
+
+    fn is_usual(&self) -> bool {
+        self.descendants_max == DESCENDANTS_MAX
+    }
+}
+
+fn take_descendants(input: &mut Input<'_>) -> Result<u8, Malformed> {
+    let descendants_max = input.byte()?;
+    if !(DESCENDANTS_MIN..=DESCENDANTS_MAX).contains(&descendants_max) {
+        return malformed("descendant sets of a branch are longer than this version knows");
+    }
+    Ok(descendants_max)
 }
 
 impl SnapshotNote {
@@ -231,10 +261,13 @@ impl CatalogChange {
                 source,
                 like,
             } => {
-                out.put(&[1]);
+                out.put(&[if branch.is_usual() { 1 } else { 12 }]);
                 branch.put(out);
                 source.put(out);
                 put_trees(out, like);
+                if !branch.is_usual() {
+                    out.put(&[branch.descendants_max]);
+                }
             }
             Event::Dropped { branch } => {
                 out.put(&[2]);
@@ -289,11 +322,18 @@ impl CatalogChange {
     pub(crate) fn take(input: &mut Input<'_>) -> Result<Self, Malformed> {
         let (changes, point) = (input.number()?, LogEpoch(input.number()?));
         let event = match input.byte()? {
-            1 => Event::Branched {
-                branch: BranchNote::take(input)?,
-                source: Source::take(input)?,
-                like: take_trees(input)?,
-            },
+            kind @ (1 | 12) => {
+                let mut branch = BranchNote::take(input)?;
+                let (source, like) = (Source::take(input)?, take_trees(input)?);
+                if kind == 12 {
+                    branch.descendants_max = take_descendants(input)?;
+                }
+                Event::Branched {
+                    branch,
+                    source,
+                    like,
+                }
+            }
             2 => Event::Dropped {
                 branch: input.number()?,
             },
@@ -412,6 +452,10 @@ impl Forest {
             out.number(*node as u64);
             out.number(u64::from(base.0));
         }
+        if !self.branches.iter().all(BranchNote::is_usual) {
+            let bounds = self.branches.iter().map(|branch| branch.descendants_max);
+            out.put(&bounds.collect::<Vec<u8>>());
+        }
     }
 
     /// Parses it. What it names is there.
@@ -452,6 +496,11 @@ impl Forest {
             let most = forest.nodes.len().saturating_sub(1);
             let (node, base) = (input.length(most)?, take_tree(input)?);
             forest.sections.push((node, base));
+        }
+        if !input.is_empty() {
+            for branch in &mut forest.branches {
+                branch.descendants_max = take_descendants(input)?;
+            }
         }
         forest.check()?;
         Ok(forest)
@@ -525,6 +574,7 @@ mod tests {
             created: Milliseconds(7),
             origin: b"main".as_slice().into(),
             trees: vec![TreeId(1 << 31), TreeId(9)],
+            ..BranchNote::default()
         }
     }
 
@@ -540,6 +590,14 @@ mod tests {
                 branch: branch(4),
                 source: Source::Branch(0),
                 like: Vec::new(),
+            },
+            Event::Branched {
+                branch: BranchNote {
+                    descendants_max: DESCENDANTS_MIN,
+                    ..branch(4)
+                },
+                source: Source::Branch(0),
+                like: vec![TreeId(0)],
             },
             Event::Dropped { branch: 4 },
             Event::Renamed {
@@ -636,6 +694,17 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Forest::take(&mut Input(&bytes[..cut])).is_err());
         }
+        // What is said behind the rest.
+        let bytes_then = bytes.len();
+        let mut bounded = forest();
+        bounded.branches[1].descendants_max = DESCENDANTS_MIN;
+        assert_eq!(read(&bounded), Ok(bounded.clone()));
+        bytes.clear();
+        bounded.put(&mut bytes);
+        assert_eq!(bytes.len(), bytes_then + bounded.branches.len());
+        assert!(Forest::take(&mut Input(&bytes[..bytes.len() - 1])).is_err());
+        bounded.branches[0].descendants_max = DESCENDANTS_MAX + 1;
+        assert!(read(&bounded).is_err());
         // One branch alone needs no nodes.
         let mut alone = forest();
         alone.branches.truncate(1);

@@ -20,6 +20,7 @@ use pando_durability::checkpoint::{self, Chunk, Manifest};
 use pando_engine::{Deadline, Engine, Key, LogEpoch, Point, Snapshot, Snapshots, TreeId};
 use pando_minuet::BranchId;
 use pando_minuet::engine::{Differing, From, Minuet, NOWHERE, is_of_branch};
+use pando_minuet::limits::DESCENDANTS_MAX;
 
 use super::load::Loader;
 use super::recover::RecoveryError;
@@ -242,7 +243,7 @@ impl Grove {
         if like.len() != note.trees.len() || !note.trees.iter().copied().all(is_of_branch) {
             return malformed("a branch has other trees than it has databases");
         }
-        let Ok(id) = engine.create_branch(&note.name, from) else {
+        let Ok(id) = engine.create_branch(&note.name, from, note.descendants_max) else {
             return malformed("a branch cannot be made again");
         };
         for (index, (tree, like)) in note.trees.iter().zip(like).enumerate() {
@@ -667,7 +668,10 @@ impl Planting {
             // No branch of a client has such a name.
             None => format!("\0{}", self.made).into_bytes().into(),
         };
-        let made = self.engine.create_branch(&name, From::Branch(site.id));
+        let bound = note.map_or(DESCENDANTS_MAX, |note| note.descendants_max);
+        let made = self
+            .engine
+            .create_branch(&name, From::Branch(site.id), bound);
         let what = "a branch of a checkpoint cannot be made again";
         let id = made.map_err(|_| Malformed { what })?;
         let own = heir.and_then(|heir| self.trees.get(&heir));

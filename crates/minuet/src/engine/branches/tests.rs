@@ -12,6 +12,7 @@ use pando_engine::{
 use super::super::tests::{entry, maintain, open, put, used};
 use super::{From, MinuetSession};
 use crate::BranchId;
+use crate::limits::DESCENDANTS_MAX;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -87,7 +88,9 @@ impl Model {
             let (branch, tree, map) = &self.branches[self.random.usize(..self.branches.len())];
             (From::Branch(*branch), *tree, map.clone())
         };
-        let branch = engine.create_branch(name.as_bytes(), from).unwrap();
+        let branch = engine
+            .create_branch(name.as_bytes(), from, DESCENDANTS_MAX)
+            .unwrap();
         let tree = engine.branch_tree(branch, like, map.len() as u64);
         self.branches.push((branch, tree, map));
     }
@@ -118,7 +121,7 @@ impl Model {
             return;
         }
         let (branch, tree, old) = self.branches[one].clone();
-        let was = engine.open_now(branch, &[tree]);
+        let was = engine.open_now(From::Branch(branch), &[tree]);
         self.write();
         self.clock.end_all();
         let name = format!("b{}", gone.0);
@@ -320,7 +323,7 @@ fn where_two_part_is_read_and_trees_go_alone() {
     let tree = engine.create_tree();
     put(&mut session, tree, b"k", b"base");
     let branch = engine
-        .create_branch(b"b1", From::Branch(BranchId::FIRST))
+        .create_branch(b"b1", From::Branch(BranchId::FIRST), DESCENDANTS_MAX)
         .unwrap();
     let there = engine.branch_tree(branch, tree, 1);
     put(&mut session, there, b"k", b"there");
