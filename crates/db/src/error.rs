@@ -181,7 +181,7 @@ pub enum CommandError {
     MergeIntoItself,
     #[error(
         "ERR database {database} was emptied or swapped on one of the branches since they \
-         parted: there is nothing to merge key by key"
+         parted, and a version of before that does not say what it was then"
     )]
     MergeApart { database: usize },
     #[error("ERR more than {keys_max} keys differ")]

@@ -10,6 +10,7 @@ use pando_cdds::KeptSnapshot;
 use pando_engine::{Snapshot, TreeId};
 
 use crate::clock::Milliseconds;
+use crate::durable::forks::Place;
 use crate::snapshots::{Frozen, NamedSnapshot};
 use crate::view::Moment;
 
@@ -61,6 +62,7 @@ pub(crate) fn kept_snapshot(kept: &KeptSnapshot, trees: &[TreeId]) -> Option<Nam
         is_held: true,
         lasts: true,
         databases: databases.into(),
+        place: Place::default(),
     })
 }
 

@@ -39,6 +39,7 @@ use pando_sync::lock;
 use crate::clock::Milliseconds;
 pub(crate) use crate::durable::catalog::Frozen;
 use crate::durable::catalog::SnapshotNote;
+use crate::durable::forks::Place;
 use crate::error::CommandError;
 use crate::limits;
 use crate::view::{Moment, View};
@@ -55,6 +56,8 @@ pub(crate) struct NamedSnapshot {
     /// The pool, or the log, keeps it across restarts.
     pub(crate) lasts: bool,
     pub(crate) databases: Box<[Frozen]>,
+    /// What a branch is made from that is made from it.
+    pub(crate) place: Place,
 }
 
 impl NamedSnapshot {
@@ -77,6 +80,7 @@ impl NamedSnapshot {
             is_held: true,
             lasts: true,
             databases: databases.into(),
+            place: note.place.clone(),
         }
     }
 

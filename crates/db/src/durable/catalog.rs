@@ -22,11 +22,13 @@
 //! those of the first branch; snapshots it knows by their names.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
+use super::forks::{Fork, Place};
 use crate::clock::Milliseconds;
 use crate::limits;
 
@@ -52,8 +54,10 @@ pub(crate) struct BranchNote {
     /// The tree of each of its databases.
     pub(crate) trees: Vec<TreeId>,
     /// Ids in descendant sets of its nodes, at most. Where nothing is said of it, as many as there
-    /// may be: what is written here is written behind the rest.
+    /// may be.
     pub(crate) descendants_max: u8,
+    /// Where it was made. The log says it with what it was made from.
+    pub(crate) forks: Option<Arc<Fork>>,
 }
 
 impl Default for BranchNote {
@@ -65,6 +69,7 @@ impl Default for BranchNote {
             origin: Box::default(),
             trees: Vec::new(),
             descendants_max: DESCENDANTS_MAX,
+            forks: None,
         }
     }
 }
@@ -77,6 +82,8 @@ pub(crate) struct SnapshotNote {
     pub(crate) time: Milliseconds,
     pub(crate) until: Option<Milliseconds>,
     pub(crate) databases: Vec<Frozen>,
+    /// What a branch is made from that is made from it. The log says it with its branch.
+    pub(crate) place: Place,
 }
 
 /// What a branch was made from.
@@ -144,7 +151,7 @@ pub(crate) struct CatalogChange {
     pub(crate) event: Event,
 }
 
-fn put_trees(out: &mut Vec<u8>, trees: &[TreeId]) {
+pub(super) fn put_trees(out: &mut Vec<u8>, trees: &[TreeId]) {
     out.number(trees.len() as u64);
     for tree in trees {
         out.number(u64::from(tree.0));
@@ -155,7 +162,7 @@ fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     Ok(TreeId(input.length(u32::MAX as usize - 1)? as u32))
 }
 
-fn take_trees(input: &mut Input<'_>) -> Result<Vec<TreeId>, Malformed> {
+pub(super) fn take_trees(input: &mut Input<'_>) -> Result<Vec<TreeId>, Malformed> {
     let count = input.length(limits::DATABASES_MAX)?;
     (0..count).map(|_| take_tree(input)).collect()
 }
@@ -189,7 +196,7 @@ impl BranchNote {
     }
 }
 
-fn take_descendants(input: &mut Input<'_>) -> Result<u8, Malformed> {
+pub(super) fn take_descendants(input: &mut Input<'_>) -> Result<u8, Malformed> {
     let descendants_max = input.byte()?;
     if !(DESCENDANTS_MIN..=DESCENDANTS_MAX).contains(&descendants_max) {
         return malformed("descendant sets of a branch are longer than this version knows");
@@ -227,6 +234,7 @@ impl SnapshotNote {
             time,
             until: (until > 0).then_some(Milliseconds(until)),
             databases,
+            place: Place::default(),
         })
     }
 }
@@ -452,10 +460,7 @@ impl Forest {
             out.number(*node as u64);
             out.number(u64::from(base.0));
         }
-        if !self.branches.iter().all(BranchNote::is_usual) {
-            let bounds = self.branches.iter().map(|branch| branch.descendants_max);
-            out.put(&bounds.collect::<Vec<u8>>());
-        }
+        self.put_more(out);
     }
 
     /// Parses it. What it names is there.
@@ -497,12 +502,8 @@ impl Forest {
             let (node, base) = (input.length(most)?, take_tree(input)?);
             forest.sections.push((node, base));
         }
-        if !input.is_empty() {
-            for branch in &mut forest.branches {
-                branch.descendants_max = take_descendants(input)?;
-            }
-        }
         forest.check()?;
+        forest.take_more(input)?;
         Ok(forest)
     }
 
@@ -542,6 +543,7 @@ impl Forest {
         for frozen in snapshots.flat_map(|snapshot| &mut snapshot.databases) {
             frozen.tree = number(frozen.tree);
         }
+        self.renumber_forks(number);
     }
 
     /// The number that a tree has in pages.
@@ -564,6 +566,7 @@ mod tests {
                 tree: TreeId(1 << 31),
                 keys: 300,
             }],
+            place: Place::default(),
         }
     }
 
@@ -691,18 +694,27 @@ mod tests {
         }
         let mut bytes = Vec::new();
         forest().put(&mut bytes);
-        for cut in 0..bytes.len() {
+        let mut more = Vec::new();
+        forest().put_more(&mut more);
+        let before = bytes.len() - more.len();
+        for cut in (0..bytes.len()).filter(|cut| *cut != before) {
             assert!(Forest::take(&mut Input(&bytes[..cut])).is_err());
         }
-        // What is said behind the rest.
-        let bytes_then = bytes.len();
+        // Forests did not say it at first: then nothing is known of where branches were made.
+        let old = Forest::take(&mut Input(&bytes[..before])).expect("an old one");
+        assert_eq!(old.branches[1].descendants_max, DESCENDANTS_MAX);
+        assert!(old.branches[0].forks.is_none() && old.branches[1].forks.is_some());
+        assert!(old.fork_bases().next().is_none());
         let mut bounded = forest();
         bounded.branches[1].descendants_max = DESCENDANTS_MIN;
+        let fork = Place::of_branch(None, 2).fork(2, vec![TreeId(4), TreeId(5)]);
+        bounded.snapshots[0].place = Place::of_snapshot(Some(&fork), 3);
+        let deeper = bounded.snapshots[0].place.fork(4, vec![TreeId(6)]);
+        bounded.branches[1].forks = Some(deeper);
         assert_eq!(read(&bounded), Ok(bounded.clone()));
-        bytes.clear();
-        bounded.put(&mut bytes);
-        assert_eq!(bytes.len(), bytes_then + bounded.branches.len());
-        assert!(Forest::take(&mut Input(&bytes[..bytes.len() - 1])).is_err());
+        bounded.renumber(|tree| TreeId(tree.0 + 1));
+        let bases: Vec<_> = bounded.fork_bases().collect();
+        assert_eq!(bases, [TreeId(5), TreeId(6), TreeId(7)]);
         bounded.branches[0].descendants_max = DESCENDANTS_MAX + 1;
         assert!(read(&bounded).is_err());
         // One branch alone needs no nodes.

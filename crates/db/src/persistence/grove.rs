@@ -26,6 +26,7 @@ use super::load::Loader;
 use super::recover::RecoveryError;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
+use crate::durable::forks::Place;
 #[cfg(test)]
 use crate::durable::testing::{Fault, is};
 use crate::expiry::{ExpiryIndex, Of};
@@ -73,9 +74,15 @@ impl Grove {
     /// What a checkpoint says whose first branch is alone.
     pub(super) fn take_alone(&mut self, forest: &Forest) {
         self.changes = forest.changes;
-        let BranchNote { name, created, .. } = &forest.branches[0];
+        let BranchNote {
+            name,
+            created,
+            forks,
+            ..
+        } = &forest.branches[0];
         let first = self.branches.get_mut(&0).expect("the first branch");
         first.note.created = *created;
+        first.note.forks = forks.clone();
         let old = std::mem::replace(&mut first.note.name, name.clone());
         if let Some(engine) = self.engine.as_ref().filter(|_| old != *name) {
             let renamed = engine.rename_branch(&old, name);
@@ -168,8 +175,14 @@ impl Grove {
             Event::Mapped { branch, trees } => {
                 left = std::mem::replace(&mut self.branch_mut(branch)?.note.trees, trees);
             }
-            Event::Frozen { branch, snapshot } => {
-                engine.restore_snapshot(snapshot.epoch, self.branch(branch)?.id);
+            Event::Frozen {
+                branch,
+                mut snapshot,
+            } => {
+                let branch = self.branch(branch)?;
+                engine.restore_snapshot(snapshot.epoch, branch.id);
+                let forks = branch.note.forks.as_ref();
+                snapshot.place = Place::of_snapshot(forks, change.changes);
                 if self.snapshots.insert(snapshot.epoch, snapshot).is_some() {
                     return Err(malformed::<()>("a snapshot is made twice")
                         .unwrap_err()
@@ -183,7 +196,9 @@ impl Grove {
             } => {
                 let hidden = self.branches.remove(&hidden);
                 let hidden = hidden.map_or(malformed(NO_BRANCH), Ok)?.note;
-                let id = self.branch(branch)?.id;
+                let branch = self.branch_mut(branch)?;
+                let id = branch.id;
+                branch.note.forks.clone_from(&hidden.forks);
                 adopt(&engine, (store, expiry), (id, &trees), &hidden)?;
             }
             Event::Planted { checkpoint } => self.check_planted(checkpoint)?,
@@ -223,21 +238,24 @@ impl Grove {
         &mut self,
         engine: &Minuet,
         store: &Store,
-        note: BranchNote,
+        mut note: BranchNote,
         source: Source,
         like: &[TreeId],
     ) -> Result<(), Malformed> {
-        let (from, keys): (_, Vec<u64>) = match source {
+        let (from, keys, place): (_, Vec<u64>, Place) = match source {
             Source::Branch(number) => {
                 let keys = like.iter().map(|tree| store.len(*tree));
-                (From::Branch(self.branch(number)?.id), keys.collect())
+                let branch = self.branch(number)?;
+                let place = Place::of_branch(branch.note.forks.as_ref(), note.number);
+                (From::Branch(branch.id), keys.collect(), place)
             }
             Source::Snapshot(epoch) => {
                 let Some(snapshot) = self.snapshots.get(&epoch) else {
                     return malformed("a branch comes from a snapshot that there is not");
                 };
                 let keys = snapshot.databases.iter().map(|frozen| frozen.keys);
-                (From::Snapshot(Snapshot::of_epoch(epoch)), keys.collect())
+                let at = Snapshot::of_epoch(epoch);
+                (From::Snapshot(at), keys.collect(), snapshot.place.clone())
             }
         };
         if like.len() != note.trees.len() || !note.trees.iter().copied().all(is_of_branch) {
@@ -246,13 +264,16 @@ impl Grove {
         let Ok(id) = engine.create_branch(&note.name, from, note.descendants_max) else {
             return malformed("a branch cannot be made again");
         };
+        let mut bases = Vec::new();
         for (index, (tree, like)) in note.trees.iter().zip(like).enumerate() {
             let Some(base) = engine.base_of(*like) else {
                 return malformed("a branch is made from a tree that there is not");
             };
             let keys = keys.get(index).copied().unwrap_or(0);
             engine.restore_tree_of(id, (*tree, base), keys);
+            bases.push(base);
         }
+        note.forks = Some(place.fork(note.number, bases));
         self.branches.insert(note.number, Grown { id, note });
         Ok(())
     }

@@ -34,6 +34,7 @@ use crate::branches::NamedBranch;
 use crate::client::Client;
 use crate::database::Database;
 use crate::durable::catalog::{BranchNote, Event, Source};
+use crate::durable::forks::Place;
 use crate::error::CommandError;
 use crate::progress::{Handled, Progress, Wait};
 use crate::remapping;
@@ -59,8 +60,8 @@ const HELP: &[&str] = &[
     "    which are branches or snapshots, behind where to go on FROM; or count them.",
     "MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN] [LIMIT n]",
     "  [AFTER database key]",
-    "    Do to b what was done to a since they parted, all of it or nothing; name conflicts, 100 or",
-    "    as many as LIMIT says, behind a key of a database.",
+    "    Do to b what was done to a since they parted, all of it or nothing; name conflicts, 100",
+    "    or as many as LIMIT says, behind a key of a database.",
     "RESET name TO snapshot",
     "    Make a branch what a snapshot shows.",
     "RENAME name new",
@@ -187,7 +188,11 @@ impl Turn<'_> {
         noted: Option<&BranchNote>,
     ) -> Result<NamedBranch, CommandError> {
         let (database, engine) = (self.database, Arc::clone(self.branching()?));
-        let (from, source, origin_name, like) = match origin {
+        let number = match noted {
+            Some(noted) => noted.number,
+            None => database.branches.changes.load(Ordering::Relaxed) + 1,
+        };
+        let (from, source, origin_name, like, place) = match origin {
             Named::Branch(branch) => {
                 let base = database.base_of(branch.id);
                 let trees = (base..base + database.databases()).map(|index| database.tree(index));
@@ -197,6 +202,7 @@ impl Turn<'_> {
                     source,
                     branch.name.clone(),
                     trees.collect(),
+                    Place::of_branch(branch.forks.as_ref(), number),
                 )
             }
             Named::Snapshot(snapshot) => {
@@ -208,12 +214,15 @@ impl Turn<'_> {
                     Source::Snapshot(at.epoch()),
                     name,
                     trees,
+                    snapshot.place.clone(),
                 )
             }
         };
         let point = self.begin_change(origin)?;
         let id = engine.create_branch(name, from, descendants_max);
         let id = id.map_err(of_engine)?;
+        let base = |tree: &TreeId| engine.base_of(*tree).unwrap_or(*tree);
+        let bases: Vec<TreeId> = like.iter().map(base).collect();
         let tree = |index: usize| {
             let like = like[index];
             let keys = match origin {
@@ -223,21 +232,18 @@ impl Turn<'_> {
             let Some(noted) = noted else {
                 return engine.branch_tree(id, like, keys);
             };
-            let base = engine.base_of(like).unwrap_or(like);
-            engine.restore_tree_of(id, (noted.trees[index], base), keys);
+            engine.restore_tree_of(id, (noted.trees[index], bases[index]), keys);
             noted.trees[index]
         };
         let branch = NamedBranch {
             id,
-            number: match noted {
-                Some(noted) => noted.number,
-                None => database.branches.changes.load(Ordering::Relaxed) + 1,
-            },
+            number,
             name: name.into(),
             created: noted.map_or(self.session.now.milliseconds(), |noted| noted.created),
             origin: origin_name,
             trees: (0..database.databases()).map(tree).collect(),
             descendants_max,
+            forks: Some(place.fork(number, bases)),
         };
         let branched = Event::Branched {
             branch: branch.note(),

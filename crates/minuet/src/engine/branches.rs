@@ -243,14 +243,13 @@ impl Minuet {
     }
 
     /// A tree that shows what two trees of branches were where these part, until
-    /// [`Self::close_base`]; none if they are not the same tree any more. It cannot be written.
-    pub fn open_base(&self, one: TreeId, other: TreeId) -> Option<TreeId> {
+    /// [`Self::close_base`]. What that was in pages the caller says; otherwise it is what both are,
+    /// and none if they are not the same tree any more. It cannot be written.
+    pub fn open_base(&self, one: TreeId, other: TreeId, was: Option<TreeId>) -> Option<TreeId> {
         let mut state = self.write();
         let (first, base) = state.present(one)?;
         let (second, other_base) = state.present(other)?;
-        if base != other_base {
-            return None;
-        }
+        let base = was.or_else(|| (base == other_base).then_some(base))?;
         let (first, second) = (first.view, second.view);
         let sight = state.run(|transaction| {
             let view = transaction.parting(first, second)?;

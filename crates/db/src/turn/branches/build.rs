@@ -36,7 +36,8 @@
 //!   later are above all that either had. What clients watch in its databases breaks, and so do cas
 //!   tokens: the versions of the two may be the same for different values.
 //!
-//! Deliberately absent: several at a time; databases that ours exchanges or empties meanwhile.
+//! Deliberately absent: several at a time; databases that ours exchanges or empties meanwhile. What
+//! was emptied or swapped before, on any side, is compared as it is now (`durable::forks`).
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -679,7 +680,11 @@ impl Turn<'_> {
         database.change_trees(self.session, written, || {
             let adopted = engine.adopt_branch(ours.id, &hidden.name, pairs);
             adopted.map_err(of_engine).expect("a branch that is there");
-            database.branches.write().remove(&hidden.id);
+            let mut list = database.branches.write();
+            list.remove(&hidden.id);
+            let ours = list.get_mut(&ours.id).expect("a branch that is there");
+            ours.forks.clone_from(&hidden.forks);
+            drop(list);
             for index in written.iter().filter(|_| is_first) {
                 database.set_tree(*index, database.tree(*index));
             }

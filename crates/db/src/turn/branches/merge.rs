@@ -8,12 +8,14 @@
 //! A merge knows three values of a key: where the branches part, theirs, and ours. If ours is as it
 //! was, theirs is taken; if theirs is, or both are the same, nothing is done; else both sides have
 //! changed it, and that is a conflict, unless all are hashes: then the same is asked of each field.
-//! Later merges of the same branches begin where they part, too: no merge is remembered.
+//! Later merges of the same branches begin where they part, too: no merge is remembered. What was
+//! there is known of databases that were emptied or swapped since, too (`durable::forks`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pando_engine::{BodyRef, Decision, HashDraft, HashRef, NewValue, RowTag, StringRef, TreeId};
+use pando_minuet::BranchId;
 use pando_protocol::{Reply, Request, number};
 
 use super::build::{Aim, Build, Tally};
@@ -21,6 +23,7 @@ use super::diff::{Side, differing, same, same_string};
 use super::{Named, Turn};
 use crate::branches::NamedBranch;
 use crate::commands::again;
+use crate::durable::forks::parted;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
@@ -277,9 +280,18 @@ impl Turn<'_> {
     pub(super) fn part(&self, [theirs, ours]: [usize; 2]) -> Result<Parts, CommandError> {
         let (database, engine) = (self.database, self.branching()?);
         let mut parts = Parts { bases: Vec::new() };
+        let forks = |base: usize| {
+            let branch = BranchId((base / database.databases()) as u32);
+            database
+                .branches
+                .get(branch)
+                .and_then(|branch| branch.forks)
+        };
+        let [one, other] = [theirs, ours].map(forks);
+        let known = parted(one.as_ref(), other.as_ref());
         for index in 0..database.databases() {
             let [one, other] = [theirs, ours].map(|base| database.tree(base + index));
-            let base = engine.open_base(one, other);
+            let base = engine.open_base(one, other, known.get(index).copied());
             if base.is_none() && database.store.len(one) + database.store.len(other) > 0 {
                 for base in parts.bases.into_iter().flatten() {
                     engine.close_base(base);

@@ -454,10 +454,10 @@ fn conflicts_are_named_or_decided() {
         ("BRANCH DIFF MAIN trial COUNT", ":0"),
     ]);
     trial.check(&[("FLUSHDB", "+OK")]);
+    let conflicts = "$9 conflicts :3 $4 keys *3 *2 :0 $1 h *2 :0 $1 k *2 :0 $1 n";
     main.check(&[(
         "BRANCH MERGE trial INTO MAIN",
-        "-ERR database 0 was emptied or swapped on one of the branches since they parted: there is \
-         nothing to merge key by key",
+        &format!("*6 $6 merged :0 {conflicts}"),
     )]);
 }
 

@@ -328,7 +328,7 @@ fn where_two_part_is_read_and_trees_go_alone() {
     let there = engine.branch_tree(branch, tree, 1);
     put(&mut session, there, b"k", b"there");
     put(&mut session, tree, b"k", b"here");
-    let base = engine.open_base(tree, there).unwrap();
+    let base = engine.open_base(tree, there, None).unwrap();
     let one = |session: &mut MinuetSession, tree| map_of(session, None, tree)[&b"k"[..]].clone();
     assert_eq!(one(&mut session, base), b"base");
     let written = session.update(Key::new(base, b"k"), &mut NoHook, |_| Decision::Remove);
@@ -340,7 +340,7 @@ fn where_two_part_is_read_and_trees_go_alone() {
     maintain(&clock, &mut session);
     assert_eq!(one(&mut session, tree), b"here");
     assert!(map_of(&mut session, None, empty).is_empty());
-    assert!(engine.open_base(tree, empty).is_none());
+    assert!(engine.open_base(tree, empty, None).is_none());
     put(&mut session, empty, b"n", b"new");
     assert_eq!(
         differing(&mut session, [(tree, None), (empty, None)]),

@@ -140,8 +140,8 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .summary("Makes a branch what a snapshot shows, and returns how many keys differed.")
         .complexity(
             "O(C) for C pages that have changed between the two. Where more than 262,144 keys \
-             differ, O(D) for D databases behind the first as many: a branch but the first becomes what \
-             the snapshot shows in one step, and nil is returned, since nobody has counted. The \
+             differ, O(D) for D databases behind the first as many: a branch but the first becomes \
+             what the snapshot shows in one step, and nil is returned, since nobody has counted. The \
              first one, a branch that was emptied or swapped since, or the snapshot of a database \
              on disk that was made without PERSIST, needs slices, as a merge of so many keys. Both \
              break the WATCHes and cas tokens of the databases.",
