@@ -64,6 +64,7 @@ fn planted_faults_are_found() {
         Fault::OneBranch,
         Fault::CatalogStale,
         Fault::PartingFreed,
+        Fault::LargeFreed,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");
