@@ -29,13 +29,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::BranchId;
 
 use crate::clock::Milliseconds;
 use crate::durable::catalog::BranchNote;
+use crate::durable::forks::Fork;
 use crate::error::CommandError;
 use crate::grove::{Grove, Grown};
 use crate::limits;
@@ -58,6 +59,10 @@ pub(crate) struct NamedBranch {
     pub(crate) origin: Box<[u8]>,
     /// Those of its databases; none of the first one, whose trees the mapping has.
     pub(crate) trees: Vec<TreeId>,
+    /// Ids in descendant sets of its nodes, at most.
+    pub(crate) descendants_max: u8,
+    /// Where it was made; none of the first.
+    pub(crate) forks: Option<Arc<Fork>>,
 }
 
 impl NamedBranch {
@@ -74,6 +79,8 @@ impl NamedBranch {
             created: self.created,
             origin: self.origin.clone(),
             trees: self.trees.clone(),
+            descendants_max: self.descendants_max,
+            forks: self.forks.clone(),
         }
     }
 }
@@ -114,6 +121,8 @@ impl Branches {
                 created: note.created,
                 origin: note.origin,
                 trees: note.trees,
+                descendants_max: note.descendants_max,
+                forks: note.forks,
             };
             (id, branch)
         });

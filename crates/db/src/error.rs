@@ -172,6 +172,8 @@ pub enum CommandError {
     BranchName,
     #[error("ERR there are too many branches; drop one")]
     TooManyBranches,
+    #[error("ERR descendant sets have {least} to {most} ids at most")]
+    Descendants { least: u8, most: u8 },
     #[error("ERR the first branch stays: it is what other engines have of it")]
     FirstBranch,
     #[error("ERR new connections use this branch; BRANCH MAIN chooses another")]
@@ -184,7 +186,7 @@ pub enum CommandError {
     MergeIntoItself,
     #[error(
         "ERR database {database} was emptied or swapped on one of the branches since they \
-         parted: there is nothing to merge key by key"
+         parted, and a version of before that does not say what it was then"
     )]
     MergeApart { database: usize },
     #[error("ERR more than {keys_max} keys differ")]

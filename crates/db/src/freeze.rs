@@ -15,6 +15,7 @@ use pando_sync::lock;
 use crate::clock::Milliseconds;
 use crate::database::Database;
 use crate::durable::catalog::Event;
+use crate::durable::forks::Place;
 use crate::error::CommandError;
 use crate::kept;
 use crate::limits;
@@ -138,6 +139,10 @@ impl Database {
             }
             None => self.store.freeze(epoch)?,
         };
+        let branch = BranchId((wanted.base / self.databases()) as u32);
+        let branch = self.branches.get(branch);
+        let forks = branch.as_ref().and_then(|branch| branch.forks.as_ref());
+        let changes = self.branches.changes.load(Ordering::Relaxed) + u64::from(is_logged);
         let added = self.snapshots.add(NamedSnapshot {
             name: wanted.name_in(epoch),
             moment: Moment { snapshot, time },
@@ -147,10 +152,10 @@ impl Database {
             is_lent: wanted.is_lent,
             leases: Leases::default(),
             databases,
+            place: Place::of_snapshot(forks, changes),
         });
         if is_logged {
-            let branch = BranchId((wanted.base / self.databases()) as u32);
-            let branch = self.branches.get(branch).map_or(0, |branch| branch.number);
+            let branch = branch.map_or(0, |branch| branch.number);
             let snapshot = added.note();
             self.note_change(session, epoch, Event::Frozen { branch, snapshot });
         }

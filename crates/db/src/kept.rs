@@ -10,6 +10,7 @@ use pando_cdds::KeptSnapshot;
 use pando_engine::{Snapshot, TreeId};
 
 use crate::clock::Milliseconds;
+use crate::durable::forks::Place;
 use crate::snapshots::{Frozen, Leases, NamedSnapshot};
 use crate::view::Moment;
 
@@ -63,6 +64,7 @@ pub(crate) fn kept_snapshot(kept: &KeptSnapshot, trees: &[TreeId]) -> Option<Nam
         is_lent: false,
         leases: Leases::default(),
         databases: databases.into(),
+        place: Place::default(),
     })
 }
 

@@ -37,9 +37,8 @@ pub const MINUET_PAGE_BYTES_MAX: usize = pando_minuet::limits::PAGE_BYTES_MAX;
 /// Milliseconds after which the lease of a snapshot ends whose reader does nothing, by default.
 pub const LEASE_MS: u64 = 300_000;
 
-/// Keys that BRANCH MERGE compares and BRANCH RESET changes in one step, at most; RESET changes no
-/// more. A larger merge merges as many anew under all gates, and as many of its keys have
-/// deadlines.
+/// Keys that BRANCH MERGE compares and BRANCH RESET changes in one step, at most. A larger one
+/// merges as many anew under all gates, and as many of its keys have deadlines.
 pub const MERGED_KEYS_MAX: usize = 1 << 18;
 
 /// Keys that a large merge compares in a slice, about.
@@ -55,8 +54,11 @@ pub const MERGE_ROUNDS_MAX: usize = 32;
 /// What names of branches begin with that clients do not see.
 pub(crate) const HIDDEN_PREFIX: &[u8] = b"\0merge";
 
-/// Conflicts that BRANCH MERGE names.
+/// Conflicts that BRANCH MERGE names if its client does not say how many.
 pub const CONFLICTS_NAMED: usize = 100;
+
+/// Conflicts that one BRANCH MERGE names, whatever its client says.
+pub const CONFLICTS_NAMED_MAX: usize = 1 << 16;
 
 /// Keys that BRANCH DIFF returns if its client does not say how many.
 pub const DIFFERENCES_RETURNED: i64 = 1000;

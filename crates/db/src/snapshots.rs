@@ -39,6 +39,7 @@ use pando_sync::lock;
 use crate::clock::Milliseconds;
 pub(crate) use crate::durable::catalog::Frozen;
 use crate::durable::catalog::SnapshotNote;
+use crate::durable::forks::Place;
 use crate::error::CommandError;
 use crate::limits;
 use crate::view::{Moment, View};
@@ -58,6 +59,8 @@ pub(crate) struct NamedSnapshot {
     pub(crate) is_lent: bool,
     pub(crate) leases: Leases,
     pub(crate) databases: Box<[Frozen]>,
+    /// What a branch is made from that is made from it.
+    pub(crate) place: Place,
 }
 
 impl NamedSnapshot {
@@ -82,6 +85,7 @@ impl NamedSnapshot {
             is_lent: false,
             leases: Leases::default(),
             databases: databases.into(),
+            place: note.place.clone(),
         }
     }
 
@@ -96,7 +100,7 @@ impl NamedSnapshot {
     }
 
     /// The trees that the databases had.
-    fn trees(&self) -> impl Iterator<Item = TreeId> {
+    pub(crate) fn trees(&self) -> impl Iterator<Item = TreeId> {
         self.databases.iter().map(|frozen| frozen.tree)
     }
 }

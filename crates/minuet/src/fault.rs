@@ -76,6 +76,8 @@ pub(crate) enum Fault {
     OneTable,
     /// A read at a snapshot does not ask whether it is kept, as long as everything fits.
     LetGo,
+    /// Whoever takes a large value out of a leaf frees it, whatever version made it.
+    LargeFreed,
     /// The collection does not see that the version where two branches part is needed.
     PartingFreed,
     /// A request that comes while a snapshot is being made is served by that one.

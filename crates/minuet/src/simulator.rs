@@ -11,7 +11,7 @@
 //! | a snapshot is all that its maker could have read, whenever it is read | `history` | snapshots that change, a tip that was not compared |
 //! | a borrowed snapshot has all that had committed before it was asked for | `history` | snapshots that are lent too late |
 //! | a branch begins as what its maker could have read, and has nothing from others | `history` | writes that show elsewhere, a branch that was not compared |
-//! | each version is a tree; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction |
+//! | each version is a tree and has its large values; nothing is leaked | `audit` | wrong fences, lost nodes, half a transaction, a value that was freed |
 //! | descendant sets are bounded, whenever a memnode has written | `world` | one copy too many |
 //! | the branches that were made and not dropped are there | `world` | half a branch |
 //! | where inner nodes are compared, every memnode has their sequences | `audit` | changes that one did not hear of |

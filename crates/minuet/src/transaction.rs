@@ -311,7 +311,9 @@ impl<'a> Transaction<'a> {
         if let Some(written) = self.written(address) {
             return written;
         }
-        if let Some(read) = self.sets.reads.get(&address) {
+        // Of what an earlier run freed unread (`free_unchanged`) there are no bytes.
+        let read = self.sets.reads.get(&address);
+        if let Some(read) = read.filter(|read| !read.state.bytes.is_empty()) {
             return Ok(read.state.bytes.clone());
         }
         if let Some(state) = self.sets.dirty.get(&address) {

@@ -52,6 +52,8 @@ use crate::transaction::Transaction;
 
 pub(crate) use diff::Progress;
 pub use diff::{Change, Diffed};
+#[cfg(any(test, feature = "simulator"))]
+pub(crate) use large::find;
 pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};
 pub use merge::{Merge, Merged, MergedKey, OnConflict};
 pub use read::{Entry, Probe, Scanned};

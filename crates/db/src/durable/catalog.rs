@@ -9,7 +9,7 @@
 //! |---|---|
 //! | number | how many changes there have been, with this one |
 //! | number | the point |
-//! | 1 | what: 1 a branch made, 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy |
+//! | 1 | what: 1 a branch made (12 with a bound of its own of descendant sets), 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy |
 //! | … | its data, in the order of [`Event`]'s fields |
 //!
 //! A [`Forest`] is what a checkpoint says: all that was there at its start, and which of its chunks
@@ -22,10 +22,13 @@
 //! those of the first branch; snapshots it knows by their names.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pando_engine::{LogEpoch, TreeId};
+use pando_minuet::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
+use super::forks::{Fork, Place};
 use crate::clock::Milliseconds;
 use crate::limits;
 
@@ -41,7 +44,7 @@ pub(crate) struct Frozen {
 }
 
 /// A branch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BranchNote {
     pub(crate) number: u64,
     pub(crate) name: Box<[u8]>,
@@ -50,6 +53,25 @@ pub(crate) struct BranchNote {
     pub(crate) origin: Box<[u8]>,
     /// The tree of each of its databases.
     pub(crate) trees: Vec<TreeId>,
+    /// Ids in descendant sets of its nodes, at most. Where nothing is said of it, as many as there
+    /// may be.
+    pub(crate) descendants_max: u8,
+    /// Where it was made. The log says it with what it was made from.
+    pub(crate) forks: Option<Arc<Fork>>,
+}
+
+impl Default for BranchNote {
+    fn default() -> Self {
+        Self {
+            number: 0,
+            name: Box::default(),
+            created: Milliseconds::ZERO,
+            origin: Box::default(),
+            trees: Vec::new(),
+            descendants_max: DESCENDANTS_MAX,
+            forks: None,
+        }
+    }
 }
 
 /// A snapshot.
@@ -60,6 +82,8 @@ pub(crate) struct SnapshotNote {
     pub(crate) time: Milliseconds,
     pub(crate) until: Option<Milliseconds>,
     pub(crate) databases: Vec<Frozen>,
+    /// What a branch is made from that is made from it. The log says it with its branch.
+    pub(crate) place: Place,
 }
 
 /// What a branch was made from.
@@ -127,7 +151,7 @@ pub(crate) struct CatalogChange {
     pub(crate) event: Event,
 }
 
-fn put_trees(out: &mut Vec<u8>, trees: &[TreeId]) {
+pub(super) fn put_trees(out: &mut Vec<u8>, trees: &[TreeId]) {
     out.number(trees.len() as u64);
     for tree in trees {
         out.number(u64::from(tree.0));
@@ -138,7 +162,7 @@ fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     Ok(TreeId(input.length(u32::MAX as usize - 1)? as u32))
 }
 
-fn take_trees(input: &mut Input<'_>) -> Result<Vec<TreeId>, Malformed> {
+pub(super) fn take_trees(input: &mut Input<'_>) -> Result<Vec<TreeId>, Malformed> {
     let count = input.length(limits::DATABASES_MAX)?;
     (0..count).map(|_| take_tree(input)).collect()
 }
@@ -163,8 +187,21 @@ impl BranchNote {
             created: Milliseconds(input.number()?),
             origin: take_name(input)?,
             trees: take_trees(input)?,
+            ..Self::default()
         })
     }
+
+    fn is_usual(&self) -> bool {
+        self.descendants_max == DESCENDANTS_MAX
+    }
+}
+
+pub(super) fn take_descendants(input: &mut Input<'_>) -> Result<u8, Malformed> {
+    let descendants_max = input.byte()?;
+    if !(DESCENDANTS_MIN..=DESCENDANTS_MAX).contains(&descendants_max) {
+        return malformed("descendant sets of a branch are longer than this version knows");
+    }
+    Ok(descendants_max)
 }
 
 impl SnapshotNote {
@@ -197,6 +234,7 @@ impl SnapshotNote {
             time,
             until: (until > 0).then_some(Milliseconds(until)),
             databases,
+            place: Place::default(),
         })
     }
 }
@@ -231,10 +269,13 @@ impl CatalogChange {
                 source,
                 like,
             } => {
-                out.put(&[1]);
+                out.put(&[if branch.is_usual() { 1 } else { 12 }]);
                 branch.put(out);
                 source.put(out);
                 put_trees(out, like);
+                if !branch.is_usual() {
+                    out.put(&[branch.descendants_max]);
+                }
             }
             Event::Dropped { branch } => {
                 out.put(&[2]);
@@ -289,11 +330,18 @@ impl CatalogChange {
     pub(crate) fn take(input: &mut Input<'_>) -> Result<Self, Malformed> {
         let (changes, point) = (input.number()?, LogEpoch(input.number()?));
         let event = match input.byte()? {
-            1 => Event::Branched {
-                branch: BranchNote::take(input)?,
-                source: Source::take(input)?,
-                like: take_trees(input)?,
-            },
+            kind @ (1 | 12) => {
+                let mut branch = BranchNote::take(input)?;
+                let (source, like) = (Source::take(input)?, take_trees(input)?);
+                if kind == 12 {
+                    branch.descendants_max = take_descendants(input)?;
+                }
+                Event::Branched {
+                    branch,
+                    source,
+                    like,
+                }
+            }
             2 => Event::Dropped {
                 branch: input.number()?,
             },
@@ -412,6 +460,7 @@ impl Forest {
             out.number(*node as u64);
             out.number(u64::from(base.0));
         }
+        self.put_more(out);
     }
 
     /// Parses it. What it names is there.
@@ -454,6 +503,7 @@ impl Forest {
             forest.sections.push((node, base));
         }
         forest.check()?;
+        forest.take_more(input)?;
         Ok(forest)
     }
 
@@ -493,6 +543,7 @@ impl Forest {
         for frozen in snapshots.flat_map(|snapshot| &mut snapshot.databases) {
             frozen.tree = number(frozen.tree);
         }
+        self.renumber_forks(number);
     }
 
     /// The number that a tree has in pages.
@@ -515,6 +566,7 @@ mod tests {
                 tree: TreeId(1 << 31),
                 keys: 300,
             }],
+            place: Place::default(),
         }
     }
 
@@ -525,6 +577,7 @@ mod tests {
             created: Milliseconds(7),
             origin: b"main".as_slice().into(),
             trees: vec![TreeId(1 << 31), TreeId(9)],
+            ..BranchNote::default()
         }
     }
 
@@ -540,6 +593,14 @@ mod tests {
                 branch: branch(4),
                 source: Source::Branch(0),
                 like: Vec::new(),
+            },
+            Event::Branched {
+                branch: BranchNote {
+                    descendants_max: DESCENDANTS_MIN,
+                    ..branch(4)
+                },
+                source: Source::Branch(0),
+                like: vec![TreeId(0)],
             },
             Event::Dropped { branch: 4 },
             Event::Renamed {
@@ -633,9 +694,29 @@ mod tests {
         }
         let mut bytes = Vec::new();
         forest().put(&mut bytes);
-        for cut in 0..bytes.len() {
+        let mut more = Vec::new();
+        forest().put_more(&mut more);
+        let before = bytes.len() - more.len();
+        for cut in (0..bytes.len()).filter(|cut| *cut != before) {
             assert!(Forest::take(&mut Input(&bytes[..cut])).is_err());
         }
+        // Forests did not say it at first: then nothing is known of where branches were made.
+        let old = Forest::take(&mut Input(&bytes[..before])).expect("an old one");
+        assert_eq!(old.branches[1].descendants_max, DESCENDANTS_MAX);
+        assert!(old.branches[0].forks.is_none() && old.branches[1].forks.is_some());
+        assert!(old.fork_bases().next().is_none());
+        let mut bounded = forest();
+        bounded.branches[1].descendants_max = DESCENDANTS_MIN;
+        let fork = Place::of_branch(None, 2).fork(2, vec![TreeId(4), TreeId(5)]);
+        bounded.snapshots[0].place = Place::of_snapshot(Some(&fork), 3);
+        let deeper = bounded.snapshots[0].place.fork(4, vec![TreeId(6)]);
+        bounded.branches[1].forks = Some(deeper);
+        assert_eq!(read(&bounded), Ok(bounded.clone()));
+        bounded.renumber(|tree| TreeId(tree.0 + 1));
+        let bases: Vec<_> = bounded.fork_bases().collect();
+        assert_eq!(bases, [TreeId(5), TreeId(6), TreeId(7)]);
+        bounded.branches[0].descendants_max = DESCENDANTS_MAX + 1;
+        assert!(read(&bounded).is_err());
         // One branch alone needs no nodes.
         let mut alone = forest();
         alone.branches.truncate(1);

@@ -15,6 +15,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod catalog;
+pub(crate) mod forks;
 pub(crate) mod hook;
 pub(crate) mod lineage;
 pub(crate) mod options;

@@ -51,6 +51,11 @@ pub(crate) enum Fault {
     AdoptionForgotten,
     /// The record of that names an epoch before the last ones of what it became.
     AdoptedEarly,
+    /// Of two branches that were made from one, the one made later says what that was where they
+    /// parted.
+    LaterFork,
+    /// A checkpoint lacks what all have emptied since they parted.
+    EmptiedForgotten,
     /// A start from the checkpoint of a full copy that was never shown does not say so.
     PlantingForgotten,
     /// Replay restores the newest records of a wave first.

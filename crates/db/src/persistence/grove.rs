@@ -20,11 +20,13 @@ use pando_durability::checkpoint::{self, Chunk, Manifest};
 use pando_engine::{Deadline, Engine, Key, LogEpoch, Point, Snapshot, Snapshots, TreeId};
 use pando_minuet::BranchId;
 use pando_minuet::engine::{Differing, From, Minuet, NOWHERE, is_of_branch};
+use pando_minuet::limits::DESCENDANTS_MAX;
 
 use super::load::Loader;
 use super::recover::RecoveryError;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
+use crate::durable::forks::Place;
 #[cfg(test)]
 use crate::durable::testing::{Fault, is};
 use crate::expiry::{ExpiryIndex, Of};
@@ -72,9 +74,15 @@ impl Grove {
     /// What a checkpoint says whose first branch is alone.
     pub(super) fn take_alone(&mut self, forest: &Forest) {
         self.changes = forest.changes;
-        let BranchNote { name, created, .. } = &forest.branches[0];
+        let BranchNote {
+            name,
+            created,
+            forks,
+            ..
+        } = &forest.branches[0];
         let first = self.branches.get_mut(&0).expect("the first branch");
         first.note.created = *created;
+        first.note.forks = forks.clone();
         let old = std::mem::replace(&mut first.note.name, name.clone());
         if let Some(engine) = self.engine.as_ref().filter(|_| old != *name) {
             let renamed = engine.rename_branch(&old, name);
@@ -167,8 +175,14 @@ impl Grove {
             Event::Mapped { branch, trees } => {
                 left = std::mem::replace(&mut self.branch_mut(branch)?.note.trees, trees);
             }
-            Event::Frozen { branch, snapshot } => {
-                engine.restore_snapshot(snapshot.epoch, self.branch(branch)?.id);
+            Event::Frozen {
+                branch,
+                mut snapshot,
+            } => {
+                let branch = self.branch(branch)?;
+                engine.restore_snapshot(snapshot.epoch, branch.id);
+                let forks = branch.note.forks.as_ref();
+                snapshot.place = Place::of_snapshot(forks, change.changes);
                 if self.snapshots.insert(snapshot.epoch, snapshot).is_some() {
                     return Err(malformed::<()>("a snapshot is made twice")
                         .unwrap_err()
@@ -182,7 +196,9 @@ impl Grove {
             } => {
                 let hidden = self.branches.remove(&hidden);
                 let hidden = hidden.map_or(malformed(NO_BRANCH), Ok)?.note;
-                let id = self.branch(branch)?.id;
+                let branch = self.branch_mut(branch)?;
+                let id = branch.id;
+                branch.note.forks.clone_from(&hidden.forks);
                 adopt(&engine, (store, expiry), (id, &trees), &hidden)?;
             }
             Event::Planted { checkpoint } => self.check_planted(checkpoint)?,
@@ -222,36 +238,42 @@ impl Grove {
         &mut self,
         engine: &Minuet,
         store: &Store,
-        note: BranchNote,
+        mut note: BranchNote,
         source: Source,
         like: &[TreeId],
     ) -> Result<(), Malformed> {
-        let (from, keys): (_, Vec<u64>) = match source {
+        let (from, keys, place): (_, Vec<u64>, Place) = match source {
             Source::Branch(number) => {
                 let keys = like.iter().map(|tree| store.len(*tree));
-                (From::Branch(self.branch(number)?.id), keys.collect())
+                let branch = self.branch(number)?;
+                let place = Place::of_branch(branch.note.forks.as_ref(), note.number);
+                (From::Branch(branch.id), keys.collect(), place)
             }
             Source::Snapshot(epoch) => {
                 let Some(snapshot) = self.snapshots.get(&epoch) else {
                     return malformed("a branch comes from a snapshot that there is not");
                 };
                 let keys = snapshot.databases.iter().map(|frozen| frozen.keys);
-                (From::Snapshot(Snapshot::of_epoch(epoch)), keys.collect())
+                let at = Snapshot::of_epoch(epoch);
+                (From::Snapshot(at), keys.collect(), snapshot.place.clone())
             }
         };
         if like.len() != note.trees.len() || !note.trees.iter().copied().all(is_of_branch) {
             return malformed("a branch has other trees than it has databases");
         }
-        let Ok(id) = engine.create_branch(&note.name, from) else {
+        let Ok(id) = engine.create_branch(&note.name, from, note.descendants_max) else {
             return malformed("a branch cannot be made again");
         };
+        let mut bases = Vec::new();
         for (index, (tree, like)) in note.trees.iter().zip(like).enumerate() {
             let Some(base) = engine.base_of(*like) else {
                 return malformed("a branch is made from a tree that there is not");
             };
             let keys = keys.get(index).copied().unwrap_or(0);
             engine.restore_tree_of(id, (*tree, base), keys);
+            bases.push(base);
         }
+        note.forks = Some(place.fork(note.number, bases));
         self.branches.insert(note.number, Grown { id, note });
         Ok(())
     }
@@ -667,7 +689,10 @@ impl Planting {
             // No branch of a client has such a name.
             None => format!("\0{}", self.made).into_bytes().into(),
         };
-        let made = self.engine.create_branch(&name, From::Branch(site.id));
+        let bound = note.map_or(DESCENDANTS_MAX, |note| note.descendants_max);
+        let made = self
+            .engine
+            .create_branch(&name, From::Branch(site.id), bound);
         let what = "a branch of a checkpoint cannot be made again";
         let id = made.map_err(|_| Malformed { what })?;
         let own = heir.and_then(|heir| self.trees.get(&heir));

@@ -28,6 +28,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use pando_engine::{BodyRef, LogEpoch, StringRef, TreeId, ValueRef};
+use pando_minuet::engine;
 
 use super::message::{Listed, put_check, put_digests, put_listing};
 use super::scan::{Scan, Scanned, Takes, freeze, let_go};
@@ -226,7 +227,8 @@ impl Survey {
         if let Some(engine) = turn.database().store.branching().filter(|_| of_branches) {
             for branch in turn.database().branches.all().into_iter().skip(1) {
                 let first = branch.number.wrapping_mul(databases as u64);
-                let shown = engine.open_now(branch.id, &branch.trees);
+                let version = engine::From::Branch(branch.id);
+                let shown = engine.open_now(version, &branch.trees);
                 numbers.extend(shown.iter().copied().zip(first..));
                 kept.extend(shown);
             }

@@ -23,9 +23,10 @@ use std::sync::atomic::Ordering;
 
 use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::engine::{From, Minuet};
+use pando_minuet::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 use pando_minuet::{BranchId, Error};
 use pando_protocol::command::{self, CommandId, CommandSpec, ConnectionCommand, Flag, Refusal};
-use pando_protocol::{Reply, Request};
+use pando_protocol::{Reply, Request, number};
 
 use super::snapshots::reads_keys;
 use super::{Host, Turn};
@@ -33,6 +34,7 @@ use crate::branches::NamedBranch;
 use crate::client::Client;
 use crate::database::Database;
 use crate::durable::catalog::{BranchNote, Event, Source};
+use crate::durable::forks::Place;
 use crate::error::CommandError;
 use crate::progress::{Handled, Progress, Wait};
 use crate::remapping;
@@ -41,9 +43,10 @@ use crate::snapshots::NamedSnapshot;
 /// What BRANCH HELP answers.
 const HELP: &[&str] = &[
     "BRANCH subcommand [argument ...]. The subcommands:",
-    "CREATE name [FROM branch | snapshot]",
+    "CREATE name [FROM branch | snapshot] [DESCENDANTS n]",
     "    Make a branch of all databases, from the one in use unless FROM says otherwise. It lasts",
-    "    where data are kept on disk.",
+    "    where data are kept on disk. Pages of it name up to n copies of themselves, 2 to 4: fewer",
+    "    make reads sooner where many branches come from it, and more copies.",
     "USE name",
     "    Work on this branch from now on.",
     "READ name command [argument ...]",
@@ -55,8 +58,10 @@ const HELP: &[&str] = &[
     "DIFF a b [PREFIX prefix] [FROM key] [LIMIT n] [COUNT]",
     "    List the keys of the selected database that were added, removed or changed from a to b,",
     "    which are branches or snapshots, behind where to go on FROM; or count them.",
-    "MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN]",
-    "    Do to b what was done to a since they parted, all of it or nothing.",
+    "MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN] [LIMIT n]",
+    "  [AFTER database key]",
+    "    Do to b what was done to a since they parted, all of it or nothing; name conflicts, 100",
+    "    or as many as LIMIT says, behind a key of a database.",
     "RESET name TO snapshot",
     "    Make a branch what a snapshot shows.",
     "RENAME name new",
@@ -113,7 +118,7 @@ impl Turn<'_> {
             "merge" => return self.merge_branch(request, reply),
             "read" => return self.read_in_branch(client, request, reply, host),
             "rename" => self.rename_branch(request, reply)?,
-            "reset" => self.reset_branch(request, reply)?,
+            "reset" => return self.reset_branch(request, reply),
             _ => self.use_branch(client, request, reply)?,
         }
         Ok(Progress::Done)
@@ -148,30 +153,46 @@ impl Turn<'_> {
         if self.session.snapshots.named(snapshots, name).is_ok() {
             return Err(CommandError::BranchExists);
         }
-        let origin = match request.len() {
-            3 => {
+        let (mut origin, mut bound) = (None, None);
+        for at in (3..request.len()).step_by(2) {
+            let value = request.get(at + 1).ok_or(CommandError::Syntax)?;
+            if request.is(at, "FROM") && origin.is_none() {
+                origin = Some(self.branch_or_snapshot(value)?);
+            } else if request.is(at, "DESCENDANTS") && bound.is_none() {
+                bound = Some(descendants(value)?);
+            } else {
+                return Err(CommandError::Syntax);
+            }
+        }
+        let origin = match origin {
+            Some(origin) => origin,
+            None => {
                 let databases = self.database.databases();
                 let branch = BranchId((client.base / databases) as u32);
                 let branch = self.database.branches.get(branch);
                 Named::Branch(branch.ok_or(CommandError::BranchGone)?)
             }
-            5 if request.is(3, "FROM") => self.branch_or_snapshot(request.arg(4))?,
-            _ => return Err(CommandError::Syntax),
         };
-        let branch = self.make_branch(name, &origin, None)?;
+        let bound = bound.unwrap_or(DESCENDANTS_MAX);
+        let branch = self.make_branch((name, bound), &origin, None)?;
         self.write_branch(&branch, reply);
         Ok(())
     }
 
-    /// Makes a branch with a name that no other one has, or again as it was `noted`.
+    /// Makes a branch with a name that no other one has, and a bound of descendant sets, or again
+    /// as it was `noted`.
     fn make_branch(
         &mut self,
-        name: &[u8],
+        (name, descendants_max): (&[u8], u8),
         origin: &Named,
         noted: Option<&BranchNote>,
     ) -> Result<NamedBranch, CommandError> {
         let (database, engine) = (self.database, Arc::clone(self.branching()?));
-        let (from, source, origin_name, like) = match origin {
+        let number = match noted {
+            Some(noted) => noted.number,
+            None => database.branches.changes.load(Ordering::Relaxed) + 1,
+        };
+        let (from, source, origin_name, like, place) = match origin {
             Named::Branch(branch) => {
                 let base = database.base_of(branch.id);
                 let trees = (base..base + database.databases()).map(|index| database.tree(index));
@@ -181,6 +202,7 @@ impl Turn<'_> {
                     source,
                     branch.name.clone(),
                     trees.collect(),
+                    Place::of_branch(branch.forks.as_ref(), number),
                 )
             }
             Named::Snapshot(snapshot) => {
@@ -192,11 +214,15 @@ impl Turn<'_> {
                     Source::Snapshot(at.epoch()),
                     name,
                     trees,
+                    snapshot.place.clone(),
                 )
             }
         };
         let point = self.begin_change(origin)?;
-        let id = engine.create_branch(name, from).map_err(of_engine)?;
+        let id = engine.create_branch(name, from, descendants_max);
+        let id = id.map_err(of_engine)?;
+        let base = |tree: &TreeId| engine.base_of(*tree).unwrap_or(*tree);
+        let bases: Vec<TreeId> = like.iter().map(base).collect();
         let tree = |index: usize| {
             let like = like[index];
             let keys = match origin {
@@ -206,20 +232,18 @@ impl Turn<'_> {
             let Some(noted) = noted else {
                 return engine.branch_tree(id, like, keys);
             };
-            let base = engine.base_of(like).unwrap_or(like);
-            engine.restore_tree_of(id, (noted.trees[index], base), keys);
+            engine.restore_tree_of(id, (noted.trees[index], bases[index]), keys);
             noted.trees[index]
         };
         let branch = NamedBranch {
             id,
-            number: match noted {
-                Some(noted) => noted.number,
-                None => database.branches.changes.load(Ordering::Relaxed) + 1,
-            },
+            number,
             name: name.into(),
             created: noted.map_or(self.session.now.milliseconds(), |noted| noted.created),
             origin: origin_name,
             trees: (0..database.databases()).map(tree).collect(),
+            descendants_max,
+            forks: Some(place.fork(number, bases)),
         };
         let branched = Event::Branched {
             branch: branch.note(),
@@ -428,6 +452,7 @@ impl Turn<'_> {
             ("mainline", i64::from(is_mainline)),
             ("persist", i64::from(self.lasts())),
             ("keys", keys as i64),
+            ("descendants", i64::from(branch.descendants_max)),
         ];
         reply.map(figures.len() + 2);
         reply.bulk("name");
@@ -513,6 +538,17 @@ impl Database {
     pub fn admit(&self, client: &mut Client) {
         client.base = self.mainline();
     }
+}
+
+/// A bound of descendant sets.
+fn descendants(value: &[u8]) -> Result<u8, CommandError> {
+    let number = number::parse_i64(value).ok_or(CommandError::NotAnInteger)?;
+    let bound = u8::try_from(number).ok();
+    let bound = bound.filter(|bound| (DESCENDANTS_MIN..=DESCENDANTS_MAX).contains(bound));
+    bound.ok_or(CommandError::Descendants {
+        least: DESCENDANTS_MIN,
+        most: DESCENDANTS_MAX,
+    })
 }
 
 /// The command that a BRANCH READ is to run, and its request.

@@ -22,7 +22,6 @@ use super::value::Stored;
 use super::{Counted, Minuet, MinuetSession, State};
 use crate::branch::{BranchId, Origin};
 use crate::error::{Error, Stop};
-use crate::limits::DESCENDANTS_MAX;
 use crate::snapshot::{Kind, View};
 use crate::transaction::Transaction;
 use crate::tree::{Change, Progress};
@@ -145,8 +144,14 @@ impl State {
 }
 
 impl Minuet {
-    /// Makes a branch. Nothing is copied but the root.
-    pub fn create_branch(&self, name: &[u8], from: From) -> Result<BranchId, Error> {
+    /// Makes a branch. Nothing is copied but the root. Descendant sets of its nodes have
+    /// `descendants_max` ids at most.
+    pub fn create_branch(
+        &self,
+        name: &[u8],
+        from: From,
+        descendants_max: u8,
+    ) -> Result<BranchId, Error> {
         let mut state = self.write();
         state.note_branches();
         let origin = match from {
@@ -157,12 +162,19 @@ impl Minuet {
             }
         };
         let made = state
-            .run_fallible(|transaction| transaction.create_branch(name, origin, DESCENDANTS_MAX))?;
+            .run_fallible(|transaction| transaction.create_branch(name, origin, descendants_max))?;
         state.renew_tip(made);
         if let From::Branch(of) = from {
             state.renew_tip(of);
         }
         Ok(made)
+    }
+
+    /// Ids in descendant sets of a branch's nodes, at most.
+    pub fn descendants_max(&self, branch: BranchId) -> u8 {
+        let info = |transaction: &mut Transaction<'_>| transaction.branch_info(branch);
+        let info = self.write().run_fallible(info);
+        info.expect("a branch that is there").descendants_max
     }
 
     /// A tree of a branch that was just made from what `like` shows: it has as many keys.
@@ -231,14 +243,13 @@ impl Minuet {
     }
 
     /// A tree that shows what two trees of branches were where these part, until
-    /// [`Self::close_base`]; none if they are not the same tree any more. It cannot be written.
-    pub fn open_base(&self, one: TreeId, other: TreeId) -> Option<TreeId> {
+    /// [`Self::close_base`]. What that was in pages the caller says; otherwise it is what both are,
+    /// and none if they are not the same tree any more. It cannot be written.
+    pub fn open_base(&self, one: TreeId, other: TreeId, was: Option<TreeId>) -> Option<TreeId> {
         let mut state = self.write();
         let (first, base) = state.present(one)?;
         let (second, other_base) = state.present(other)?;
-        if base != other_base {
-            return None;
-        }
+        let base = was.or_else(|| (base == other_base).then_some(base))?;
         let (first, second) = (first.view, second.view);
         let sight = state.run(|transaction| {
             let view = transaction.parting(first, second)?;
@@ -249,12 +260,12 @@ impl Minuet {
         Some(tree)
     }
 
-    /// Trees that show what trees of a branch are now, each until [`Self::close_base`], whatever is
-    /// done with the branch. They cannot be written. The caller makes sure that no session is in an
-    /// operation.
-    pub fn open_now(&self, branch: BranchId, trees: &[TreeId]) -> Vec<TreeId> {
+    /// Trees that show what trees of a branch are now, or of a snapshot, each until
+    /// [`Self::close_base`], whatever is done with the branch or the snapshot. They cannot be
+    /// written. The caller makes sure that no session is in an operation.
+    pub fn open_now(&self, version: From, trees: &[TreeId]) -> Vec<TreeId> {
         let mut state = self.write();
-        let sight = state.settle(From::Branch(branch));
+        let sight = state.settle(version);
         let mut shown = Vec::new();
         for tree in trees {
             let base = state.trees.get(tree).expect("a tree that is there").base;

@@ -14,6 +14,7 @@ use crate::line::{LINES, Line, decode_fork};
 use crate::lineage::{Ancestry, Lineage};
 use crate::page::{self, Page};
 use crate::retention::{self, KEPT, Kept};
+use crate::simulator::script::{LARGE, decode_large, large_body};
 use crate::snapshot::{FIXED_SLOTS, Kind, SnapshotId, TIP, View};
 use crate::transaction::encode_sequence;
 use crate::tree::{DATA, Route, route};
@@ -108,6 +109,21 @@ impl Walk<'_> {
         }
     }
 
+    /// A large value of an entry: its head is the version's, and its body is what was written.
+    fn large(&mut self, entry: &[u8]) -> Result<(), Finding> {
+        let (head, number) = decode_large(entry);
+        let (address, page) = self.arrive(head)?;
+        let body = page
+            .body()
+            .ok_or_else(|| format!("{address:?} is no head"))?;
+        let memnode = &self.memnodes[usize::from(body.memnode.0)];
+        if memnode.slot(body.slot).bytes != large_body(number) {
+            return Err(format!("{body:?} is not what {address:?} is of"));
+        }
+        self.reached.push(body);
+        Ok(())
+    }
+
     fn route_from(&self, entry: Address) -> Result<Address, Finding> {
         let mut address = entry;
         while let Route::There(copied) = route(&self.page(address)?, &self.ancestry) {
@@ -152,6 +168,9 @@ impl Walk<'_> {
                 self.node(page.child(index), Some(page.height() - 1), key, next)?;
             } else {
                 let (version, value) = page.entry(index);
+                if key.starts_with(&LARGE.0.to_be_bytes()) {
+                    self.large(value)?;
+                }
                 let entry = (version, value.to_vec());
                 self.held.contents.insert(key.clone(), entry);
             }

@@ -2,14 +2,17 @@
 
 mod building;
 
+use pando_memnode::{Address, Bytes};
+
 use crate::branch::{BranchId, Origin};
 use crate::collect::{Done, Step};
 use crate::error::Stop;
 use crate::job::Program;
 use crate::lease::LeaseId;
+use crate::page::{ADDRESS_BYTES, decode_address, encode_address};
 use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
-use crate::tree::{Change, Diffed, Merge, Merged, MergedKey, OnConflict, Probe, TreeId};
+use crate::tree::{self, Change, Diffed, Merge, Merged, MergedKey, OnConflict, Probe, TreeId};
 
 /// A key of a tree.
 pub(crate) type Key = (TreeId, Vec<u8>);
@@ -30,6 +33,23 @@ pub(crate) fn account(number: u32) -> Key {
 
 pub(crate) fn list(number: u32) -> Key {
     (TreeId(5 + number % 2), format!("list{number}").into_bytes())
+}
+
+/// The tree whose values are large ones, in slots of their own.
+pub(crate) const LARGE: TreeId = TreeId(7);
+
+/// Bytes of such a value: its number again and again.
+const LARGE_NUMBERS: usize = 100;
+
+/// The body of a large value.
+pub(crate) fn large_body(number: &[u8]) -> Bytes {
+    tree::body(&number.repeat(LARGE_NUMBERS))
+}
+
+/// What an entry says of a large value: where its head is, and its number.
+pub(crate) fn decode_large(entry: &[u8]) -> (Address, &[u8]) {
+    let (head, number) = entry.split_at(ADDRESS_BYTES);
+    (decode_address(head), number)
 }
 
 /// Where something was read.
@@ -143,6 +163,11 @@ pub(crate) enum Work {
         beside: Option<BranchId>,
         reads: Vec<Key>,
         writes: Vec<(Key, Option<Vec<u8>>)>,
+    },
+    /// Reads some large values, then puts or removes some, by their numbers.
+    Large {
+        reads: Vec<Key>,
+        writes: Vec<(Key, Option<u64>)>,
     },
     /// Moves money between two accounts, if there is enough.
     Transfer { from: u32, to: u32, amount: u64 },
@@ -305,8 +330,15 @@ struct Run<'r, 'a> {
 
 impl Run<'_, '_> {
     fn get(&mut self, key: &Key) -> Result<Option<Vec<u8>>, Stop> {
-        let probe = key.0.get(self.transaction, self.view, &key.1)?;
+        let mut probe = key.0.get(self.transaction, self.view, &key.1)?;
         let value = probe.value.clone();
+        if key.0 == LARGE
+            && let Some(entry) = &value
+            && !self.has_large(entry)?
+        {
+            // What nobody wrote.
+            probe.value = Some(b"torn".to_vec());
+        }
         self.seen.push(Seen::Read {
             at: At::of(self.view),
             key: key.clone(),
@@ -324,6 +356,26 @@ impl Run<'_, '_> {
             value,
         });
         Ok(())
+    }
+
+    /// Whether the version has the large value that an entry is of.
+    fn has_large(&mut self, entry: &[u8]) -> Result<bool, Stop> {
+        let (head, number) = decode_large(entry);
+        let body = tree::find(self.transaction, self.view, head)?;
+        Ok(self.transaction.dirty_read(body)? == large_body(number))
+    }
+
+    /// Writes a large value, or none, in place of what there is.
+    fn put_large(&mut self, key: &Key, number: Option<u64>) -> Result<(), Stop> {
+        if let Some(old) = self.get(key)? {
+            tree::retire(self.transaction, self.view, decode_large(&old).0)?;
+        }
+        let Some(number) = number else {
+            return self.remove(key);
+        };
+        let number = number.to_le_bytes();
+        let head = tree::store(self.transaction, self.view, &large_body(&number))?;
+        self.put(key, [&encode_address(head)[..], &number].concat())
     }
 
     fn remove(&mut self, key: &Key) -> Result<(), Stop> {
@@ -391,6 +443,14 @@ impl Run<'_, '_> {
                         Some(value) => self.put(key, value.clone())?,
                         None => self.remove(key)?,
                     }
+                }
+            }
+            Work::Large { reads, writes } => {
+                for key in reads {
+                    self.get(key)?;
+                }
+                for (key, number) in writes {
+                    self.put_large(key, *number)?;
                 }
             }
             Work::Transfer { from, to, amount } => {

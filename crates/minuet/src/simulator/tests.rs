@@ -70,6 +70,7 @@ fn planted_faults_are_found() {
         Fault::PartingFreed,
         Fault::BorrowEarly,
         Fault::BorrowLast,
+        Fault::LargeFreed,
     ] {
         let seed = found(Some(fault), Planted::Nothing);
         println!("{fault:?}: {seed:?}");

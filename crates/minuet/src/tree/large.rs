@@ -14,6 +14,7 @@ use super::DATA;
 use super::discretion::note_copied;
 use super::traverse::{Step, Way};
 use crate::error::Stop;
+use crate::fault::{Fault, planted};
 use crate::page::{self, BODY_FORMAT, HEADER_BYTES, Page, PageEdit};
 use crate::snapshot::View;
 use crate::transaction::Transaction;
@@ -49,7 +50,7 @@ pub(crate) fn retire(
 ) -> Result<(), Stop> {
     let (address, page) = Way::new(transaction, view)?.visit_head(head)?;
     let body = page.body().ok_or(Stop::Conflict)?;
-    if page.created() == view.snapshot {
+    if page.created() == view.snapshot || planted(Fault::LargeFreed) {
         transaction.free(address);
         transaction.free_unchanged(body);
         return Ok(());
@@ -61,6 +62,17 @@ pub(crate) fn retire(
         child: 0,
     };
     note_copied(transaction, view, &step)
+}
+
+/// Where the bytes of the large value are that a version has by this entry.
+#[cfg(any(test, feature = "simulator"))]
+pub(crate) fn find(
+    transaction: &mut Transaction<'_>,
+    view: View,
+    head: Address,
+) -> Result<Address, Stop> {
+    let (_, page) = Way::new(transaction, view)?.visit_head(head)?;
+    Ok(page.body().ok_or(Stop::Conflict)?)
 }
 
 /// Where the bytes of the large value are whose head this is.

@@ -26,6 +26,8 @@ use crate::branches::NamedBranch;
 use crate::database::Database;
 use crate::durable::bytes::Sink;
 use crate::durable::catalog::{Forest, NodeNote, SnapshotNote};
+#[cfg(test)]
+use crate::durable::testing::{Fault, is};
 use crate::durable::{record, value};
 use crate::limits;
 use crate::persistence::pace::Duty;
@@ -66,6 +68,7 @@ impl NamedSnapshot {
             time: self.moment.time,
             until: self.until,
             databases: self.databases.to_vec(),
+            place: self.place.clone(),
         }
     }
 }
@@ -145,6 +148,22 @@ impl Database {
             let databases = snapshot.databases.iter();
             show(databases.map(|frozen| (frozen.tree, frozen.keys)).collect());
         }
+        // What merges compare with, where all have emptied a database since they parted.
+        let shown: BTreeSet<TreeId> = bases.iter().flatten().copied().collect();
+        let lost: Vec<TreeId> = forest
+            .fork_bases()
+            .filter(|base| !shown.contains(base))
+            .collect();
+        #[cfg(test)]
+        let lost = if is(Fault::EmptiedForgotten) {
+            Vec::new()
+        } else {
+            lost
+        };
+        for base in &lost {
+            keys.entry(*base).or_default();
+        }
+        bases.iter_mut().for_each(|shown| shown.extend(&lost));
         // What is shown below a node has its keys there.
         let mut below = vec![BTreeSet::new(); forest.nodes.len()];
         for (index, node) in forest.nodes.iter().enumerate().rev() {

@@ -118,10 +118,11 @@ pub(super) fn act(harness: &mut Harness) {
     };
     let database = harness.database();
     let before = database.epochs.current();
-    // A large merge ends epochs, too.
-    let ends = line.contains("CREATE") || line.contains("MERGE");
+    // A large merge or reset ends epochs, too.
+    let ends = ["CREATE", "MERGE", "RESET"];
+    let ends = ends.iter().any(|word| line.contains(word));
     let seen = ends.then(|| picture(&database));
-    // Every merge but the smallest is large.
+    // Every merge and reset but the smallest is large.
     small::set(Some(Bounds {
         keys: 1,
         slice: 4,
@@ -216,9 +217,13 @@ fn two_parted(harness: &mut Harness) -> Shell {
     }
     main.line("HSET h f 1 g 1");
     harness.tick();
-    for name in ["trial", "other"] {
+    for line in [
+        "BRANCH CREATE trial",
+        "BRANCH CREATE other",
+        "SNAPSHOT CREATE s PERSIST",
+    ] {
         let seen = picture(&main.database);
-        main.line(&format!("BRANCH CREATE {name}"));
+        main.line(line);
         let epoch = main.database.epochs.current().previous();
         harness.history.push((epoch, seen));
     }
@@ -255,16 +260,37 @@ fn write_amid(writer: &mut Shell, rng: &mut fastrand::Rng, slice: usize) {
 /// A merge in slices, into the first branch or another, with writes, ends of epochs and a
 /// checkpoint in between. The power fails at a call.
 fn merge_until(into: &str, seed: u64, call: usize) -> (SimulatedDisk, Option<Mutex<Harness>>) {
+    let line = format!("BRANCH MERGE trial INTO {into} ON CONFLICT THEIRS");
+    work_until((into, &line), seed, call)
+}
+
+/// The same of another line.
+fn work_until(
+    (into, line): (&str, &str),
+    seed: u64,
+    call: usize,
+) -> (SimulatedDisk, Option<Mutex<Harness>>) {
     let disk = SimulatedDisk::new();
     disk.fail_at(call, DiskFault::PowerLoss);
     let Ok(mut harness) = Harness::new(&setup(), &disk, seed) else {
         return (disk, None);
     };
     let mut main = two_parted(&mut harness);
+    let is_reset = line.contains("RESET");
     let (mut writer, database) = (main.connect(), harness.database());
     writer.line(&format!("BRANCH USE {into}"));
+    for line in [
+        "SET k1 ours PX 50000",
+        "DEL k2",
+        "HSET h f ours",
+        "SET k5 ours",
+    ] {
+        if is_reset {
+            writer.line(line);
+        }
+    }
+    harness.tick();
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut before: Option<(LogEpoch, Picture)> = None;
     // Where a slice has ended the epoch, that was how it ended.
     let note = |harness: &mut Harness, before: &mut Option<(LogEpoch, Picture)>| {
         let ended = before.take();
@@ -272,13 +298,13 @@ fn merge_until(into: &str, seed: u64, call: usize) -> (SimulatedDisk, Option<Mut
         harness.history.extend(ended);
         harness.acknowledged = harness.acknowledged.max(database.durable());
     };
-    let line = format!("BRANCH MERGE trial INTO {into} ON CONFLICT THEIRS");
     small::set(Some(Bounds {
         keys: 0,
         slice: 2,
         near: 1,
     }));
-    let (_, slices) = main.run_between_slices(words(&line), |slice| {
+    let mut before = Some((database.epochs.current(), picture(&database)));
+    let (_, slices) = main.run_between_slices(words(line), |slice| {
         note(&mut harness, &mut before);
         write_amid(&mut writer, &mut rng, slice);
         if rng.u8(..6) == 0 {
@@ -294,7 +320,8 @@ fn merge_until(into: &str, seed: u64, call: usize) -> (SimulatedDisk, Option<Mut
     });
     note(&mut harness, &mut before);
     small::set(None);
-    let is_done = slices > 4 && database.branches.hidden().is_empty();
+    let is_whole = is_reset && into != "MAIN";
+    let is_done = (slices > 4 || is_whole) && database.branches.hidden().is_empty();
     assert!(is_done || !disk.has_power());
     harness.tick();
     writer.line("SET k3 after");
@@ -304,11 +331,25 @@ fn merge_until(into: &str, seed: u64, call: usize) -> (SimulatedDisk, Option<Mut
 
 /// Crashes at every call of the large merges of these seeds; what is wrong, if anything is.
 fn crashes_of_large_merges(seeds: std::ops::Range<u64>) -> Result<(), String> {
+    crashes(seeds, merge_until)
+}
+
+/// The same of resets, in slices and in one step.
+fn crashes_of_large_resets(seeds: std::ops::Range<u64>) -> Result<(), String> {
+    crashes(seeds, |into, seed, call| {
+        work_until((into, &format!("BRANCH RESET {into} TO s")), seed, call)
+    })
+}
+
+fn crashes(
+    seeds: std::ops::Range<u64>,
+    work: impl Fn(&str, u64, usize) -> (SimulatedDisk, Option<Mutex<Harness>>),
+) -> Result<(), String> {
     for seed in seeds {
         let into = ["MAIN", "other"][seed as usize % 2];
-        let (disk, _) = merge_until(into, seed, usize::MAX);
+        let (disk, _) = work(into, seed, usize::MAX);
         for call in 0..=disk.call_count() {
-            let (disk, harness) = merge_until(into, seed, call);
+            let (disk, harness) = work(into, seed, call);
             let found = disk.crash(seed + call as u64);
             let checked = check_recovered(&setup(), &found, harness.as_ref());
             checked.map_err(|what| format!("seed {seed}, call {call}: {what}"))?;
@@ -335,6 +376,22 @@ fn every_call_of_a_large_merge() {
 }
 
 /// Whether some crash of a large merge shows the bug.
+#[test]
+fn every_call_of_a_large_reset() {
+    crashes_of_large_resets(1..1 + 2 * effort()).unwrap_or_else(|what| panic!("{what}"));
+}
+
+#[test]
+fn a_large_reset_without_a_record_is_noticed() {
+    let crashes = || {
+        crashes_of_large_resets(1..2)
+            .and(crashes_of_large_resets(2..3))
+            .is_err()
+    };
+    let crashes = || testing::with(Fault::AdoptionForgotten, crashes);
+    assert!(catch_unwind(AssertUnwindSafe(crashes)).unwrap_or(true));
+}
+
 fn is_noticed_amid_merges(fault: Fault) -> bool {
     let noticed = || crashes_of_large_merges(0..4).is_err();
     let noticed = AssertUnwindSafe(|| testing::with(fault, noticed));
@@ -487,8 +544,7 @@ fn branches_and_snapshots_outlast_the_process() {
         ),
         (
             "BRANCH MERGE trial INTO MAIN DRY RUN",
-            "-ERR database 1 was emptied or swapped on one of the branches since they parted: \
-             there is nothing to merge key by key",
+            "*6 $6 merged :7 $9 conflicts :0 $4 keys *0",
         ),
         ("SNAPSHOT DROP then", ":1"),
         (
@@ -504,6 +560,43 @@ fn branches_and_snapshots_outlast_the_process() {
     drop(main);
     let main = setup().open(&disk.restart()).expect("the disk is whole");
     assert_eq!(picture(&main.database), expected);
+}
+
+/// By the log, then by a checkpoint.
+#[test]
+fn a_bound_of_descendant_sets_outlasts_the_process() {
+    let mut disk = SimulatedDisk::new();
+    let mut main = setup().open(&disk).expect("the disk is empty");
+    main.line("BRANCH CREATE few DESCENDANTS 2");
+    main.line("BRANCH CREATE usual");
+    for round in 0..4 {
+        if round > 1 {
+            let taken = main.database.checkpoint(&CheckpointOptions::default());
+            taken.expect("the disk works");
+        }
+        main.database.close_log().expect("the disk works");
+        drop(main);
+        disk = disk.restart();
+        main = setup().open(&disk).expect("the disk is whole");
+        for (name, bound) in [("few", 2), ("usual", 4), ("main", 4)] {
+            let info = main.line(&format!("BRANCH INFO {name}"));
+            assert!(
+                info.ends_with(&format!(" $11 descendants :{bound}")),
+                "{info}"
+            );
+            let engine = main.database.store.branching().expect("it has branches");
+            let branch = main
+                .database
+                .branches
+                .named(name.as_bytes())
+                .expect("a branch");
+            assert_eq!(
+                engine.descendants_max(branch.id),
+                bound,
+                "round {round}: {name}"
+            );
+        }
+    }
 }
 
 /// Not as its process: by the oldest mark of the log, then by a checkpoint.

@@ -14,6 +14,7 @@ mod files;
 mod full;
 mod fuzzy;
 mod losses;
+mod merges;
 mod stalls;
 mod streams;
 mod volumes;

@@ -1,5 +1,5 @@
-//! BRANCH MERGE of more keys than are changed in one step: another branch is built, which ours
-//! becomes.
+//! BRANCH MERGE and BRANCH RESET of more keys than are changed in one step: another branch is
+//! built, which ours becomes.
 //!
 //! ```text
 //! Begin ──► Apply ──► Freeze ──► CatchUp ──► Finish ── answered
@@ -20,6 +20,10 @@
 //! one record of the log: its point is the end of the epoch, so all that was written to either
 //! comes before it, and all that is written from then on behind it.
 //!
+//! A reset is a merge of what the snapshot shows since the two parted where ours is now: every key
+//! becomes what it is there. Where nothing of ours but its pages is others', no branch is built:
+//! one that is made from the snapshot has them (`Turn::become_snapshot`).
+//!
 //! A hidden branch is a branch to the engine, the log and checkpoints. Clients do not see it. One
 //! that nobody goes on with, since its client has left, its merge failed or the process ended, is
 //! dropped by maintenance.
@@ -32,7 +36,8 @@
 //!   later are above all that either had. What clients watch in its databases breaks, and so do cas
 //!   tokens: the versions of the two may be the same for different values.
 //!
-//! Deliberately absent: several at a time; databases that ours exchanges or empties meanwhile.
+//! Deliberately absent: several at a time; databases that ours exchanges or empties meanwhile. What
+//! was emptied or swapped before, on any side, is compared as it is now (`durable::forks`).
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -41,13 +46,14 @@ use std::sync::atomic::Ordering;
 
 use pando_engine::{Deadline, Key, LogEpoch, NewValue, Point, TreeId, ValueRef, ValueVersion};
 use pando_minuet::BranchId;
-use pando_minuet::engine::Minuet;
+use pando_minuet::engine::{From, Minuet};
+use pando_minuet::limits::DESCENDANTS_MAX;
 use pando_protocol::Reply;
 use pando_protocol::command::GateNeed;
 use pando_sync::lock;
 
 use super::diff::{Side, differing};
-use super::merge::{How, Merged, OnConflict, merge_key, write};
+use super::merge::{How, Merged, Naming, OnConflict, merge_key, write};
 use super::{Named, Turn, of_engine};
 use crate::branches::NamedBranch;
 use crate::clock::Microseconds;
@@ -61,6 +67,7 @@ use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::Slice;
 use crate::session_state::SessionState;
+use crate::snapshots::NamedSnapshot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -71,16 +78,35 @@ enum Stage {
     Finish,
 }
 
+/// What ours is to be.
+#[derive(Debug)]
+pub(super) enum Aim {
+    /// What it is, with what was done to this branch.
+    Merged(BranchId),
+    /// What a snapshot shows.
+    Reset(Arc<NamedSnapshot>),
+}
+
 /// What was merged so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
     pub(super) merged: usize,
     pub(super) conflicts: usize,
-    /// The first of them.
-    pub(super) named: BTreeSet<(usize, Vec<u8>)>,
+    /// The first of them, behind `naming.after`.
+    named: BTreeSet<(usize, Vec<u8>)>,
+    naming: Naming,
 }
 
 impl Tally {
+    pub(super) fn new(naming: Naming) -> Self {
+        Self {
+            merged: 0,
+            conflicts: 0,
+            named: BTreeSet::new(),
+            naming,
+        }
+    }
+
     /// Counts what becomes of a key.
     pub(super) fn add(&mut self, database: usize, key: &[u8], merged: &Merged) {
         self.merged += usize::from(matches!(merged, Merged::Write { .. }));
@@ -88,14 +114,17 @@ impl Tally {
             return;
         }
         self.conflicts += 1;
-        let is_early = self
-            .named
-            .last()
-            .is_none_or(|last| (database, key) < (last.0, &last.1[..]));
-        if is_early || self.named.len() < limits::CONFLICTS_NAMED {
+        let comes_before = |other: &(usize, Vec<u8>)| (database, key) < (other.0, &other.1[..]);
+        let Naming { limit, after } = &self.naming;
+        if let Some(after) = after
+            && (comes_before(after) || (database, key) == (after.0, &after.1[..]))
+        {
+            return;
+        }
+        if self.named.len() < *limit || self.named.last().is_some_and(comes_before) {
             self.named.insert((database, key.to_vec()));
         }
-        if self.named.len() > limits::CONFLICTS_NAMED {
+        if self.named.len() > *limit {
             self.named.pop_last();
         }
     }
@@ -134,8 +163,8 @@ impl Tally {
 #[derive(Debug)]
 struct Kept {
     engine: Arc<Minuet>,
-    /// Where the two part; none where they have nothing in common.
-    bases: Vec<Option<TreeId>>,
+    /// Where the two part; none where they have nothing in common. Of a reset, that is ours.
+    bases: Option<Vec<Option<TreeId>>>,
     theirs: Vec<TreeId>,
     ours: Vec<TreeId>,
     /// Ours as it was kept later, once it was.
@@ -153,14 +182,17 @@ impl Kept {
 
     /// The sides of a merge of a database, given ours.
     fn sides(&self, database: usize, ours: TreeId) -> Option<[Side; 3]> {
-        let base = self.bases[database]?;
+        let base = self
+            .bases
+            .as_ref()
+            .map_or(Some(ours), |bases| bases[database])?;
         Some([base, self.theirs[database], ours].map(Side::of_tree))
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let bases = self.bases.iter().flatten();
+        let bases = self.bases.iter().flatten().flatten();
         let all = bases
             .chain(&self.theirs)
             .chain(&self.ours)
@@ -174,7 +206,9 @@ impl Drop for Kept {
 /// See the module's header.
 #[derive(Debug)]
 pub(super) struct Build {
-    ids: [BranchId; 2],
+    aim: Aim,
+    /// Which one ours is.
+    id: BranchId,
     how: How,
     /// The time by which deadlines are judged, so that a key is merged anew as it was before.
     now: Microseconds,
@@ -216,9 +250,11 @@ fn near_keys() -> usize {
 }
 
 impl Build {
-    pub(super) fn new(ids: [BranchId; 2], how: How, now: Microseconds) -> Self {
+    pub(super) fn new(aim: Aim, id: BranchId, options: (How, Naming), now: Microseconds) -> Self {
+        let (how, naming) = options;
         Self {
-            ids,
+            aim,
+            id,
             how,
             now,
             stage: Stage::Begin,
@@ -227,7 +263,7 @@ impl Build {
             trees: Vec::new(),
             hidden: None,
             alive: Arc::new(()),
-            tally: Tally::default(),
+            tally: Tally::new(naming),
             written: BTreeSet::new(),
             timed: BTreeSet::new(),
             rounds: 0,
@@ -246,7 +282,7 @@ impl Build {
         (database, session): (&Database, &mut SessionState),
         work: impl FnOnce(&mut Self, &mut Keyspace<'_>) -> R,
     ) -> R {
-        let id = self.hidden.as_ref().map_or(self.ids[1], |hidden| hidden.id);
+        let id = self.hidden.as_ref().map_or(self.id, |hidden| hidden.id);
         let now = std::mem::replace(&mut session.now, self.now);
         let index = database.base_of(id) + self.at.0;
         let result = work(self, &mut Keyspace::new(database, session, index));
@@ -327,13 +363,13 @@ impl Build {
     fn begin(&mut self, turn: &mut Turn<'_>) -> Result<(), CommandError> {
         let database = turn.database;
         let gone = CommandError::BranchChanged;
-        let ours = database.branches.get(self.ids[1]).ok_or(gone)?;
-        let ids = self.ids.map(|id| database.base_of(id));
+        let ours = database.branches.get(self.id).ok_or(gone)?;
         let trees = |base: usize| -> Vec<TreeId> {
             let indexes = base..base + database.databases();
             indexes.map(|index| database.tree(index)).collect()
         };
-        self.trees = trees(ids[1]);
+        let base = database.base_of(self.id);
+        self.trees = trees(base);
         let engine = Arc::clone(turn.branching()?);
         if !self.how.is_dry {
             let mut merging = lock(&database.branches.merging);
@@ -344,28 +380,39 @@ impl Build {
             drop(merging);
             turn.check_log()?;
         }
-        let parts = turn.part(ids)?;
-        let mut kept = Kept {
-            engine: Arc::clone(&engine),
-            bases: parts.bases,
-            theirs: Vec::new(),
-            ours: Vec::new(),
-            newer: Vec::new(),
+        let (bases, theirs) = match &self.aim {
+            Aim::Merged(theirs) => {
+                let there = database.base_of(*theirs);
+                let parts = turn.part([there, base])?;
+                let theirs = engine.open_now(From::Branch(*theirs), &trees(there));
+                (Some(parts.bases), theirs)
+            }
+            Aim::Reset(snapshot) => {
+                let list = database.snapshots.list();
+                if !list.iter().any(|other| other.moment == snapshot.moment) {
+                    return Err(CommandError::NoSnapshot);
+                }
+                let version = From::Snapshot(snapshot.moment.snapshot);
+                let there: Vec<TreeId> = snapshot.trees().take(self.trees.len()).collect();
+                (None, engine.open_now(version, &there))
+            }
         };
-        kept.theirs = engine.open_now(self.ids[0], &trees(ids[0]));
-        kept.ours = engine.open_now(self.ids[1], &self.trees);
-        self.kept = Some(kept);
+        self.kept = Some(Kept {
+            ours: engine.open_now(From::Branch(self.id), &self.trees),
+            engine,
+            bases,
+            theirs,
+            newer: Vec::new(),
+        });
         if !self.how.is_dry {
-            let number = database.branches.changes.load(Ordering::Relaxed) + 1;
-            let name = [limits::HIDDEN_PREFIX, number.to_string().as_bytes()].concat();
-            self.hidden = Some(turn.make_branch(&name, &Named::Branch(ours), None)?);
+            self.hidden = Some(turn.make_hidden(&Named::Branch(ours))?);
         }
         Ok(())
     }
 
     /// Ours, if it is as it was when the merge began, but for its keys.
     fn ours(&self, database: &Database) -> Result<NamedBranch, CommandError> {
-        let ours = database.branches.get(self.ids[1]);
+        let ours = database.branches.get(self.id);
         let ours = ours.ok_or(CommandError::BranchChanged)?;
         let base = database.base_of(ours.id);
         let same = |(index, tree): (usize, &TreeId)| database.tree(base + index) == *tree;
@@ -379,7 +426,7 @@ impl Build {
     fn freeze(&mut self, database: &Database) -> Result<(), CommandError> {
         let ours = self.ours(database)?;
         let kept = self.kept.as_mut().expect("it has begun");
-        kept.newer = kept.engine.open_now(ours.id, &self.trees);
+        kept.newer = kept.engine.open_now(From::Branch(ours.id), &self.trees);
         Ok(())
     }
 
@@ -455,7 +502,7 @@ impl Build {
         value: Option<&NewValue<'static>>,
     ) -> Result<(), CommandError> {
         let database = self.at.0;
-        if self.ids[1] == BranchId::FIRST {
+        if self.id == BranchId::FIRST {
             // Its keys with deadlines are in the index.
             let place = ours.view.key(key);
             let old = keyspace.session.store.get(place, deadlines);
@@ -477,6 +524,7 @@ impl Build {
     fn answer(&self, advanced: Result<bool, CommandError>, reply: &mut Reply<'_>) -> bool {
         match advanced {
             Ok(false) => return false,
+            Ok(true) if matches!(self.aim, Aim::Reset(_)) => reply.count(self.tally.merged),
             Ok(true) => self.tally.answer(self.how, reply),
             Err(error) => reply.error(error.text()),
         }
@@ -580,6 +628,44 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Makes a hidden branch.
+    fn make_hidden(&mut self, origin: &Named) -> Result<NamedBranch, CommandError> {
+        let number = self.database.branches.changes.load(Ordering::Relaxed) + 1;
+        let name = [limits::HIDDEN_PREFIX, number.to_string().as_bytes()].concat();
+        self.make_branch((&name, DESCENDANTS_MAX), origin, None)
+    }
+
+    /// Whether a branch can become what a snapshot shows without a look at any key: nothing else is
+    /// known of its keys, its databases have the trees that they had, and a branch can be made from
+    /// the snapshot.
+    pub(super) fn may_become(&self, ours: &NamedBranch, snapshot: &NamedSnapshot) -> bool {
+        let Some(engine) = self.database.store.branching() else {
+            return false;
+        };
+        let mut pairs = ours.trees.iter().copied().zip(snapshot.trees());
+        ours.id != BranchId::FIRST
+            && (snapshot.lasts || !self.database.keeps_branches())
+            && pairs.all(|(now, then)| engine.base_of(now) == engine.base_of(then))
+    }
+
+    /// A branch that [`Self::may_become`] it becomes what a snapshot shows, at the cost of making a
+    /// branch. The turn holds all gates, and has written nothing so far.
+    pub(super) fn become_snapshot(
+        &mut self,
+        ours: &NamedBranch,
+        snapshot: &Named,
+    ) -> Result<(), CommandError> {
+        let hidden = self.make_hidden(snapshot)?;
+        // What was noted is of this epoch, which ends now (LM3 versions-go-on). Should the next one
+        // not last, maintenance drops the hidden branch.
+        self.end_group();
+        self.hold_all();
+        let point = self.end_epoch();
+        let base = self.database.base_of(ours.id);
+        let all: Vec<usize> = (base..base + ours.trees.len()).collect();
+        self.adopt((ours, &hidden), &ours.trees, (&all, point))
+    }
+
     /// Makes a branch, whose databases have these trees and of which some were written, a hidden
     /// one as it was at the end of the epoch `point`, the last one. The turn holds all gates.
     pub(super) fn adopt(
@@ -594,7 +680,11 @@ impl Turn<'_> {
         database.change_trees(self.session, written, || {
             let adopted = engine.adopt_branch(ours.id, &hidden.name, pairs);
             adopted.map_err(of_engine).expect("a branch that is there");
-            database.branches.write().remove(&hidden.id);
+            let mut list = database.branches.write();
+            list.remove(&hidden.id);
+            let ours = list.get_mut(&ours.id).expect("a branch that is there");
+            ours.forks.clone_from(&hidden.forks);
+            drop(list);
             for index in written.iter().filter(|_| is_first) {
                 database.set_tree(*index, database.tree(*index));
             }

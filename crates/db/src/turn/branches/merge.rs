@@ -1,24 +1,29 @@
 //! BRANCH MERGE and BRANCH RESET: keys of a branch become what others have of them.
 //!
-//! Both look at everything first, under all gates, and write then; a merge of very many keys goes
-//! another way (`build`). The writes are ordinary ones,
+//! Both look at everything first, under all gates, and write then; where very many keys differ,
+//! both go another way (`build`). The writes are ordinary ones,
 //! in one group: of the first branch they are logged, and recovered all or none; watches and cas
 //! tokens of the keys break, and versions rise. What has not changed stays untouched.
 //!
 //! A merge knows three values of a key: where the branches part, theirs, and ours. If ours is as it
 //! was, theirs is taken; if theirs is, or both are the same, nothing is done; else both sides have
 //! changed it, and that is a conflict, unless all are hashes: then the same is asked of each field.
-//! Later merges of the same branches begin where they part, too: no merge is remembered.
+//! Later merges of the same branches begin where they part, too: no merge is remembered. What was
+//! there is known of databases that were emptied or swapped since, too (`durable::forks`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use pando_engine::{BodyRef, Decision, HashDraft, HashRef, NewValue, RowTag, StringRef, TreeId};
-use pando_protocol::{Reply, Request};
+use pando_minuet::BranchId;
+use pando_protocol::{Reply, Request, number};
 
-use super::build::{Build, Tally};
+use super::build::{Aim, Build, Tally};
 use super::diff::{Side, differing, same, same_string};
 use super::{Named, Turn};
+use crate::branches::NamedBranch;
 use crate::commands::again;
+use crate::durable::forks::parted;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
@@ -60,12 +65,24 @@ pub(super) struct How {
     pub(super) is_dry: bool,
 }
 
+/// Which conflicts a merge names.
+#[derive(Clone, Debug)]
+pub(super) struct Naming {
+    pub(super) limit: usize,
+    /// Those behind this key of this database.
+    pub(super) after: Option<(usize, Vec<u8>)>,
+}
+
 /// Where two branches part, in each database that may differ.
 pub(super) struct Parts {
     pub(super) bases: Vec<Option<TreeId>>,
 }
 
-fn options(request: Request<'_>) -> Result<How, CommandError> {
+fn options(request: Request<'_>) -> Result<(How, Naming), CommandError> {
+    let mut naming = Naming {
+        limit: limits::CONFLICTS_NAMED,
+        after: None,
+    };
     let mut how = How {
         on_conflict: OnConflict::Fail,
         is_dry: false,
@@ -86,11 +103,23 @@ fn options(request: Request<'_>) -> Result<How, CommandError> {
         } else if request.is(at, "DRY") && at + 1 < request.len() && request.is(at + 1, "RUN") {
             how.is_dry = true;
             at += 2;
+        } else if request.is(at, "LIMIT") && at + 1 < request.len() {
+            let limit = number::parse_i64(request.arg(at + 1));
+            let limit = limit.ok_or(CommandError::NotAnInteger)?;
+            let limit = usize::try_from(limit).map_err(|_| CommandError::NotPositive)?;
+            naming.limit = limit.min(limits::CONFLICTS_NAMED_MAX);
+            at += 2;
+        } else if request.is(at, "AFTER") && at + 2 < request.len() {
+            let database = number::parse_i64(request.arg(at + 1));
+            let database = database.and_then(|database| usize::try_from(database).ok());
+            let database = database.ok_or(CommandError::NotAnInteger)?;
+            naming.after = Some((database, request.arg(at + 2).to_vec()));
+            at += 3;
         } else {
             return Err(CommandError::Syntax);
         }
     }
-    Ok(how)
+    Ok((how, naming))
 }
 
 /// The fields of a value, if it is a hash.
@@ -214,21 +243,21 @@ pub(super) fn write(
 }
 
 impl Turn<'_> {
-    /// BRANCH MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN]
+    /// BRANCH MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN] [LIMIT n]
+    /// [AFTER database key]
     pub(super) fn merge_branch(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Handled {
         if !request.is(3, "INTO") {
             return Err(CommandError::Syntax);
         }
-        let how = options(request)?;
+        let (how, naming) = options(request)?;
         let theirs = self.database.branches.named(request.arg(2))?;
         let ours = self.database.branches.named(request.arg(4))?;
         if theirs.id == ours.id {
             return Err(CommandError::MergeIntoItself);
         }
-        let branches = [theirs.id, ours.id];
-        let ids = branches.map(|id| self.database.base_of(id));
+        let ids = [theirs.id, ours.id].map(|id| self.database.base_of(id));
         let parts = self.part(ids)?;
-        let merged = self.merge(ids, &parts, how);
+        let merged = self.merge(ids, &parts, (how, &naming));
         let engine = self.branching()?;
         for base in parts.bases.into_iter().flatten() {
             engine.close_base(base);
@@ -239,7 +268,8 @@ impl Turn<'_> {
                 Ok(Progress::Done)
             }
             Err(CommandError::TooManyKeysDiffer { .. }) => {
-                let build = Build::new(branches, how, self.session.now);
+                let aim = Aim::Merged(theirs.id);
+                let build = Build::new(aim, ours.id, (how, naming), self.session.now);
                 Ok(Progress::in_slices(build))
             }
             Err(error) => Err(error),
@@ -250,9 +280,18 @@ impl Turn<'_> {
     pub(super) fn part(&self, [theirs, ours]: [usize; 2]) -> Result<Parts, CommandError> {
         let (database, engine) = (self.database, self.branching()?);
         let mut parts = Parts { bases: Vec::new() };
+        let forks = |base: usize| {
+            let branch = BranchId((base / database.databases()) as u32);
+            database
+                .branches
+                .get(branch)
+                .and_then(|branch| branch.forks)
+        };
+        let [one, other] = [theirs, ours].map(forks);
+        let known = parted(one.as_ref(), other.as_ref());
         for index in 0..database.databases() {
             let [one, other] = [theirs, ours].map(|base| database.tree(base + index));
-            let base = engine.open_base(one, other);
+            let base = engine.open_base(one, other, known.get(index).copied());
             if base.is_none() && database.store.len(one) + database.store.len(other) > 0 {
                 for base in parts.bases.into_iter().flatten() {
                     engine.close_base(base);
@@ -269,7 +308,12 @@ impl Turn<'_> {
         [Side::of_tree(base), tree(theirs), tree(ours)]
     }
 
-    fn merge(&mut self, ids: [usize; 2], parts: &Parts, how: How) -> Result<Tally, CommandError> {
+    fn merge(
+        &mut self,
+        ids: [usize; 2],
+        parts: &Parts,
+        (how, naming): (How, &Naming),
+    ) -> Result<Tally, CommandError> {
         // Before values are looked at: a large merge waits for no more than that.
         let mut keys: Vec<(usize, Vec<u8>)> = Vec::new();
         for (index, base) in parts.bases.iter().enumerate() {
@@ -280,7 +324,7 @@ impl Turn<'_> {
                 check_count(keys.len(), keys_max())
             })?;
         }
-        let mut tally = Tally::default();
+        let mut tally = Tally::new(naming.clone());
         let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
         for (index, key) in keys {
             let base = parts.bases[index].expect("it may differ");
@@ -335,25 +379,47 @@ impl Turn<'_> {
     }
 
     /// BRANCH RESET name TO snapshot
-    pub(super) fn reset_branch(
-        &mut self,
-        request: Request<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), CommandError> {
+    pub(super) fn reset_branch(&mut self, request: Request<'_>, reply: &mut Reply<'_>) -> Handled {
         if !request.is(3, "TO") {
             return Err(CommandError::Syntax);
         }
-        let branch = self.database.branches.named(request.arg(2))?;
-        let snapshot = self
-            .session
-            .snapshots
-            .named(&self.database.snapshots, request.arg(4))?;
-        let snapshot = Named::Snapshot(std::sync::Arc::clone(snapshot));
-        let base = self.database.base_of(branch.id);
-        let branch = Named::Branch(branch);
+        let database = self.database;
+        let ours = database.branches.named(request.arg(2))?;
+        let snapshots = &self.database.snapshots;
+        let snapshot = self.session.snapshots.named(snapshots, request.arg(4))?;
+        let snapshot = Arc::clone(snapshot);
+        let named = Named::Snapshot(Arc::clone(&snapshot));
+        match self.reset_keys(&ours, &named) {
+            Ok(keys) => reply.count(keys),
+            Err(CommandError::TooManyKeysDiffer { .. }) if self.may_become(&ours, &snapshot) => {
+                self.become_snapshot(&ours, &named)?;
+                reply.null();
+            }
+            Err(CommandError::TooManyKeysDiffer { .. }) => {
+                let how = How {
+                    on_conflict: OnConflict::Theirs,
+                    is_dry: false,
+                };
+                let naming = Naming {
+                    limit: 0,
+                    after: None,
+                };
+                let aim = Aim::Reset(snapshot);
+                let build = Build::new(aim, ours.id, (how, naming), self.session.now);
+                return Ok(Progress::in_slices(build));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Makes the keys of a branch what a snapshot has of them; returns how many differed.
+    fn reset_keys(&mut self, ours: &NamedBranch, to: &Named) -> Result<usize, CommandError> {
+        let base = self.database.base_of(ours.id);
+        let ours = Named::Branch(ours.clone());
         let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
         for index in 0..self.database.databases() {
-            let sides = [self.side(&branch, index), self.side(&snapshot, index)];
+            let sides = [self.side(&ours, index), self.side(to, index)];
             self.each_difference(base + index, sides, |keyspace, key| {
                 let [now, then] = sides.map(|side| side.value(keyspace, key));
                 if !same(now.as_ref(), then.as_ref()) {
@@ -363,13 +429,12 @@ impl Turn<'_> {
             })?;
         }
         for (index, key) in &writes {
-            let side = self.side(&snapshot, *index);
+            let side = self.side(to, *index);
             let mut keyspace = self.keyspace(base + index);
             let value = side.value(&mut keyspace, key);
             write(&mut keyspace, key, value.as_ref())?;
         }
-        reply.count(writes.len());
-        Ok(())
+        Ok(writes.len())
     }
 }
 

@@ -102,7 +102,8 @@ impl Turn<'_> {
         };
         self.check_new(&noted.trees, self.database.databases())?;
         self.give_way_to(&noted.name);
-        done(self.make_branch(&noted.name, &origin, Some(noted)))?;
+        let named = (&*noted.name, noted.descendants_max);
+        done(self.make_branch(named, &origin, Some(noted)))?;
         Ok(())
     }
 

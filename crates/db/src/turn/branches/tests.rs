@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::commands::testing::{START_MS, Shell, words};
-use crate::{EngineKind, Options, Progress, limits};
+use crate::{EngineKind, Options, Progress, limits, maintenance};
 
 fn shell() -> Shell {
     Shell::with_options(Options {
@@ -143,9 +143,9 @@ fn branches_have_names() {
         (
             "BRANCH INFO later",
             &format!(
-                "*14 $4 name $5 later $4 from $1 s $10 created-ms :{START_MS} $6 age-ms :0 \
+                "*16 $4 name $5 later $4 from $1 s $10 created-ms :{START_MS} $6 age-ms :0 \
              $8 mainline :0 \
-             $7 persist :0 $4 keys :1"
+             $7 persist :0 $4 keys :1 $11 descendants :4"
             ),
         ),
     ]);
@@ -454,11 +454,58 @@ fn conflicts_are_named_or_decided() {
         ("BRANCH DIFF MAIN trial COUNT", ":0"),
     ]);
     trial.check(&[("FLUSHDB", "+OK")]);
+    let conflicts = "$9 conflicts :3 $4 keys *3 *2 :0 $1 h *2 :0 $1 k *2 :0 $1 n";
     main.check(&[(
         "BRANCH MERGE trial INTO MAIN",
-        "-ERR database 0 was emptied or swapped on one of the branches since they parted: there is \
-         nothing to merge key by key",
+        &format!("*6 $6 merged :0 {conflicts}"),
     )]);
+}
+
+#[test]
+fn all_conflicts_are_named_in_pieces() {
+    let mut main = shell();
+    let trial = &mut on_branch(&mut main, "trial");
+    for (shell, value) in [(&mut main, "ours"), (trial, "theirs")] {
+        for select in ["SELECT 0", "SELECT 3"] {
+            shell.check(&[(select, "+OK")]);
+            for key in 0..130 {
+                shell.line(&format!("SET k{key:03} {value}"));
+            }
+        }
+        shell.check(&[("SELECT 0", "+OK")]);
+    }
+    let conflict = |index: usize| {
+        let (database, key) = (3 * (index / 130), index % 130);
+        format!(" *2 :{database} $4 k{key:03}")
+    };
+    let named = |range: std::ops::Range<usize>| {
+        let count = range.len();
+        let keys: String = range.map(conflict).collect();
+        format!("*6 $6 merged :0 $9 conflicts :260 $4 keys *{count}{keys}")
+    };
+    main.check(&[
+        ("BRANCH MERGE trial INTO MAIN", &named(0..100)),
+        ("BRANCH MERGE trial INTO MAIN LIMIT 0", &named(0..0)),
+        ("BRANCH MERGE trial INTO MAIN LIMIT 1000", &named(0..260)),
+        (
+            "BRANCH MERGE trial INTO MAIN AFTER 0 k099 DRY RUN LIMIT 70",
+            &named(100..170),
+        ),
+        (
+            "BRANCH MERGE trial INTO MAIN LIMIT 100 AFTER 3 k039",
+            &named(170..260),
+        ),
+        ("BRANCH MERGE trial INTO MAIN AFTER 9 a", &named(0..0)),
+        (
+            "BRANCH MERGE trial INTO MAIN LIMIT -1",
+            "-ERR value is out of range, must be positive",
+        ),
+        ("BRANCH MERGE trial INTO MAIN AFTER 0", "-ERR syntax error"),
+        (
+            "BRANCH MERGE trial INTO MAIN AFTER x k",
+            "-ERR value is not an integer or out of range",
+        ),
+    ]);
 }
 
 /// A model: what is written on branches that are made from each other, applied by merges with
@@ -540,6 +587,85 @@ fn a_branch_of_a_branch_a_thousand_deep_is_read_and_dropped() {
         shell.check(&[(&format!("BRANCH DROP b{depth}"), "+OK")]);
     }
     assert_eq!(shell.database.branches(), Some(1));
+}
+
+/// Ten thousand branches are made, listed, used and dropped; past the bound one more is refused;
+/// what they took is given back.
+#[test]
+fn ten_thousand_branches_are_made_and_dropped() {
+    let mut main = Shell::with_options(Options {
+        engine: EngineKind::Minuet,
+        databases: 2,
+        ..Options::default()
+    });
+    main.check(&[("MSET a 1 b 1", "+OK")]);
+    let collected = |shell: &Shell| {
+        let mut found = 0.0;
+        shell.database.gauges(&mut |gauge| {
+            if gauge.name == "collected_pages_total" {
+                found = gauge.value;
+            }
+        });
+        found as usize
+    };
+    let count = pando_minuet::limits::BRANCHES_MAX - 1;
+    assert!(count > 10_000);
+    for number in 0..count {
+        let reply = main.line(&format!("BRANCH CREATE b{number}"));
+        assert!(reply.starts_with("*3 "), "{number}: {reply}");
+    }
+    let refused = "-ERR there are too many branches; drop one";
+    main.check(&[("BRANCH CREATE more", refused)]);
+    let list = main.line("BRANCH LIST");
+    assert!(list.starts_with(&format!("*{} *3 $4 main ", count + 1)));
+    let last = format!("b{}", count - 1);
+    main.check(&[
+        (&format!("BRANCH USE {last}"), "+OK"),
+        ("SET a 2", "+OK"),
+        (
+            &format!("BRANCH DIFF b0 {last}"),
+            "*2 $-1 *1 *2 $1 a $7 changed",
+        ),
+        (&format!("BRANCH READ b{} GET a", count / 2), "$1 1"),
+        ("BRANCH USE MAIN", "+OK"),
+        ("GET a", "$1 1"),
+    ]);
+    for number in 0..count {
+        main.check(&[(&format!("BRANCH DROP b{number}"), "+OK")]);
+    }
+    assert_eq!(main.database.branches(), Some(1));
+    // Of each, its root and that of the version which it was made from.
+    let database = Arc::clone(&main.database);
+    let mut session = database.open_session().expect("a session is free");
+    for _ in 0..10_000 {
+        if collected(&main) < 2 * count {
+            maintenance::round(&database, &mut session);
+        }
+    }
+    database.close_session(&session);
+    assert!(collected(&main) >= 2 * count, "{}", collected(&main));
+    main.check(&[(
+        "BRANCH CREATE again DESCENDANTS 2",
+        &format!("*3 $5 again :{START_MS} :0"),
+    )]);
+    let info = main.line("BRANCH INFO again");
+    assert!(info.ends_with(" $11 descendants :2"), "{info}");
+    main.check(&[
+        (
+            "BRANCH CREATE no DESCENDANTS 5",
+            "-ERR descendant sets have 2 to 4 ids at most",
+        ),
+        (
+            "BRANCH CREATE no DESCENDANTS 1 FROM main",
+            "-ERR descendant sets have 2 to 4 ids at most",
+        ),
+        (
+            "BRANCH CREATE no DESCENDANTS x",
+            "-ERR value is not an integer or out of range",
+        ),
+        ("BRANCH CREATE no DESCENDANTS", "-ERR syntax error"),
+        ("BRANCH CREATE no FROM main FROM main", "-ERR syntax error"),
+    ]);
 }
 
 /// A client that waits for a key of a branch is woken and told when the branch goes, and one that

@@ -12,6 +12,7 @@ use pando_engine::{
 use super::super::tests::{entry, maintain, open, put, used};
 use super::{From, MinuetSession};
 use crate::BranchId;
+use crate::limits::DESCENDANTS_MAX;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -87,7 +88,9 @@ impl Model {
             let (branch, tree, map) = &self.branches[self.random.usize(..self.branches.len())];
             (From::Branch(*branch), *tree, map.clone())
         };
-        let branch = engine.create_branch(name.as_bytes(), from).unwrap();
+        let branch = engine
+            .create_branch(name.as_bytes(), from, DESCENDANTS_MAX)
+            .unwrap();
         let tree = engine.branch_tree(branch, like, map.len() as u64);
         self.branches.push((branch, tree, map));
     }
@@ -118,7 +121,7 @@ impl Model {
             return;
         }
         let (branch, tree, old) = self.branches[one].clone();
-        let was = engine.open_now(branch, &[tree]);
+        let was = engine.open_now(From::Branch(branch), &[tree]);
         self.write();
         self.clock.end_all();
         let name = format!("b{}", gone.0);
@@ -320,12 +323,12 @@ fn where_two_part_is_read_and_trees_go_alone() {
     let tree = engine.create_tree();
     put(&mut session, tree, b"k", b"base");
     let branch = engine
-        .create_branch(b"b1", From::Branch(BranchId::FIRST))
+        .create_branch(b"b1", From::Branch(BranchId::FIRST), DESCENDANTS_MAX)
         .unwrap();
     let there = engine.branch_tree(branch, tree, 1);
     put(&mut session, there, b"k", b"there");
     put(&mut session, tree, b"k", b"here");
-    let base = engine.open_base(tree, there).unwrap();
+    let base = engine.open_base(tree, there, None).unwrap();
     let one = |session: &mut MinuetSession, tree| map_of(session, None, tree)[&b"k"[..]].clone();
     assert_eq!(one(&mut session, base), b"base");
     let written = session.update(Key::new(base, b"k"), &mut NoHook, |_| Decision::Remove);
@@ -337,7 +340,7 @@ fn where_two_part_is_read_and_trees_go_alone() {
     maintain(&clock, &mut session);
     assert_eq!(one(&mut session, tree), b"here");
     assert!(map_of(&mut session, None, empty).is_empty());
-    assert!(engine.open_base(tree, empty).is_none());
+    assert!(engine.open_base(tree, empty, None).is_none());
     put(&mut session, empty, b"n", b"new");
     assert_eq!(
         differing(&mut session, [(tree, None), (empty, None)]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pando_memnode::CoordinatorId;
 
-use super::super::script::{ACCOUNTS, Key, Merging, Work};
+use super::super::script::{ACCOUNTS, Key, LARGE, Merging, Work};
 use super::{Held, Life, Violation, World};
 use crate::branch::{BranchId, Origin};
 use crate::lease::LeaseId;
@@ -13,6 +13,11 @@ use crate::proxy::JobId;
 use crate::snapshot::View;
 use crate::tree::{OnConflict, TreeId};
 
+/// Whether there are large values in a seed's world.
+fn has_large_values(seed: u64) -> bool {
+    seed.is_multiple_of(4)
+}
+
 /// Branches at a time, about.
 const BRANCHES: usize = 8;
 
@@ -20,6 +25,24 @@ impl World {
     pub(super) fn key(&mut self) -> Key {
         let number = self.random.u32(0..120);
         (TreeId(1 + number % 2), format!("{number:03}").into_bytes())
+    }
+
+    /// A key of a large value.
+    fn large(&mut self) -> Key {
+        (LARGE, vec![self.random.u8(0..12)])
+    }
+
+    fn draw_large(&mut self, number: u64) -> Work {
+        let reads = (0..self.random.usize(0..3)).map(|_| self.large()).collect();
+        let mut writes = BTreeMap::new();
+        for _ in 0..self.random.usize(0..3) {
+            let removes = self.random.u32(0..5) < 2;
+            writes.insert(self.large(), (!removes).then_some(number));
+        }
+        Work::Large {
+            reads,
+            writes: writes.into_iter().collect(),
+        }
     }
 
     /// Starts the next step of the collection.
@@ -143,7 +166,10 @@ impl World {
     }
 
     pub(super) fn past(&mut self, view: View) -> Work {
-        let reads = (0..3).map(|_| self.key()).collect();
+        let mut reads: Vec<Key> = (0..3).map(|_| self.key()).collect();
+        if has_large_values(self.seed) {
+            reads.push(self.large());
+        }
         Work::Past {
             view,
             reads,
@@ -154,6 +180,9 @@ impl World {
     pub(super) fn draw(&mut self) -> Work {
         self.numbers += 1;
         let number = self.numbers;
+        if has_large_values(self.seed) && self.random.u32(0..8) == 0 {
+            return self.draw_large(number);
+        }
         match self.random.u32(0..104) {
             100 => Work::Snapshot,
             101.. if !self.snapshots.is_empty() => {

@@ -1,6 +1,6 @@
 //! Subcommands of BRANCH.
 
-use crate::command::argument::{integer, one_of, string, word};
+use crate::command::argument::{block, integer, one_of, string, word};
 use crate::command::execution::{GateNeed, Rule};
 use crate::command::spec::{Category, CommandSpec, Flag, Group};
 
@@ -14,10 +14,15 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .group(Group::Server, "0.1.0")
         .summary(
             "Makes a branch of all databases, from the one in use, another or a snapshot. It lasts \
-             where data are kept on disk. Needs --engine minuet, as all of these do.",
+             where data are kept on disk. Its pages name up to 4 copies of themselves, or as many \
+             as DESCENDANTS says, 2 at least. Needs --engine minuet, as all of these do.",
         )
         .complexity("O(D) for D databases, whatever they hold.")
-        .arguments(&[string("name"), string("origin").token("FROM").optional()]),
+        .arguments(&[
+            string("name"),
+            string("origin").token("FROM").optional(),
+            integer("bound").token("DESCENDANTS").optional(),
+        ]),
     CommandSpec::new(ConnectionCommand::Branch.id(), "branch|diff", -4)
         .flags(&[Flag::Readonly])
         .categories(&[])
@@ -78,7 +83,8 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .group(Group::Server, "0.1.0")
         .summary(
             "Does to one branch what was done to another since they parted, key by key and field \
-             by field, all of it or nothing, and names the conflicts.",
+             by field, all of it or nothing, and names the conflicts: the first 100, or as many as \
+             LIMIT says, up to 65,536, in order of databases and keys. AFTER the last one goes on.",
         )
         .complexity(
             "O(C) for C pages that have changed since the two parted. Above 262,144 keys in slices \
@@ -103,6 +109,8 @@ pub(super) static BRANCH: &[CommandSpec] = &[
             .token("ON CONFLICT")
             .optional(),
             word("dry", "DRY RUN").optional(),
+            integer("limit").token("LIMIT").optional(),
+            block("after", &[integer("database"), string("key")]).token("AFTER").optional(),
         ]),
     CommandSpec::new(ConnectionCommand::Branch.id(), "branch|read", -4)
         .flags(&[Flag::Readonly])
@@ -131,9 +139,14 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .group(Group::Server, "0.1.0")
         .summary("Makes a branch what a snapshot shows, and returns how many keys differed.")
         .complexity(
-            "O(C) for C pages that have changed between the two; refused where more than 262,144 \
-             keys differ.",
+            "O(C) for C pages that have changed between the two. Where more than 262,144 keys \
+             differ, O(D) for D databases behind the first as many: a branch but the first becomes \
+             what the snapshot shows in one step, and nil is returned, since nobody has counted. The \
+             first one, a branch that was emptied or swapped since, or the snapshot of a database \
+             on disk that was made without PERSIST, needs slices, as a merge of so many keys. Both \
+             break the WATCHes and cas tokens of the databases.",
         )
+        .rules(&[Rule::Sliced])
         .arguments(&[string("name"), string("snapshot").token("TO")]),
     CommandSpec::new(ConnectionCommand::Branch.id(), "branch|use", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])

@@ -35,23 +35,6 @@ impl Drop for Lowered {
     }
 }
 
-/// A reset has no such path.
-#[test]
-fn a_reset_of_too_many_keys_changes_nothing() {
-    let _lowered = Lowered::to(3, 10, 10);
-    let mut main = shell();
-    main.check(&[("MSET a 1 b 1 c 1 d 1", "+OK")]);
-    main.line("SNAPSHOT CREATE s");
-    main.check(&[
-        ("MSET a 2 b 2 c 2 d 2", "+OK"),
-        ("BRANCH RESET main TO s", "-ERR more than 3 keys differ"),
-        ("MGET a b c d", "*4 $1 2 $1 2 $1 2 $1 2"),
-        ("SET d 1", "+OK"),
-        ("BRANCH RESET main TO s", ":3"),
-        ("MGET a b c d", "*4 $1 1 $1 1 $1 1 $1 1"),
-    ]);
-}
-
 const DATABASES: [&str; 2] = ["SELECT 0", "SELECT 5"];
 
 /// A line that changes something of the selected database.
@@ -407,4 +390,109 @@ fn a_large_merge_breaks_watches_and_tokens() {
     }
     absent.check(&[("EXEC", "*0")]);
     assert_ne!(rollbacks(&main), before);
+}
+
+/// A branch and a snapshot of it, or of the one that it is made from, behind which it was changed.
+fn behind_a_snapshot(seed: u64) -> Shell {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut main = shell();
+    change_all(&mut main, &mut rng, 60);
+    main.line("SNAPSHOT CREATE s");
+    main.line("BRANCH CREATE other");
+    let mut ours = main.connect();
+    ours.check(&[(&format!("BRANCH USE {}", ours_of(seed)), "+OK")]);
+    match rng.u8(..6) {
+        0 => ours.check(&[("FLUSHDB", "+OK")]),
+        1 => ours.check(&[("SWAPDB 0 5", "+OK")]),
+        _ => {}
+    }
+    change_all(&mut ours, &mut rng, 40);
+    ours
+}
+
+#[test]
+fn a_large_reset_has_the_outcome_of_a_small_one() {
+    let (mut counted, mut whole) = (0, 0);
+    for seed in 0..60 {
+        let line = format!("BRANCH RESET {} TO s", ours_of(seed));
+        let mut expected = behind_a_snapshot(seed);
+        let small = expected.line(&line);
+        let mut ours = behind_a_snapshot(seed);
+        let mut writer = ours.connect();
+        writer.check(&[(&format!("BRANCH USE {}", ours_of(seed)), "+OK")]);
+        let mut rng = fastrand::Rng::with_seed(!seed);
+        let lowered = Lowered::to(0, 3, rng.usize(..4));
+        let mut is_alone = true;
+        let (large, slices) = ours.run_between_slices(words(&line), |slice| {
+            if seed % 2 == 0 || slice == 0 {
+                return;
+            }
+            for _ in 0..rng.usize(..3) {
+                // Whatever is written meanwhile, it becomes what it was.
+                writer.line(&change(&mut rng));
+                is_alone = false;
+            }
+        });
+        drop(lowered);
+        if slices > 1 && is_alone {
+            assert_eq!(text(&large), small, "seed {seed}");
+        }
+        counted += usize::from(slices > 1);
+        whole += usize::from(text(&large) == "$-1");
+        assert!(
+            slices > 1 || text(&large) == "$-1" || small == ":0",
+            "seed {seed}"
+        );
+        assert_eq!(contents(&mut ours), contents(&mut expected), "seed {seed}");
+        // Both go on alike.
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut again = rng.clone();
+        change_all(&mut expected, &mut rng, 20);
+        change_all(&mut ours, &mut again, 20);
+        let diff = "BRANCH MERGE other INTO main DRY RUN LIMIT 1000";
+        assert_eq!(ours.line(diff), expected.line(diff), "seed {seed}");
+        ours.pass_ms(2500);
+        expected.pass_ms(2500);
+        assert_eq!(contents(&mut ours), contents(&mut expected), "seed {seed}");
+    }
+    assert!(counted > 10 && whole > 10, "{counted} {whole}");
+}
+
+#[test]
+fn a_large_reset_breaks_watches_and_shows_what_others_show() {
+    for name in ["main", "other"] {
+        let mut main = shell();
+        for key in 0..20 {
+            main.line(&format!("SET k{key} base"));
+        }
+        main.line("SNAPSHOT CREATE s");
+        main.line("BRANCH CREATE other");
+        let mut ours = main.connect();
+        ours.check(&[(&format!("BRANCH USE {name}"), "+OK")]);
+        for key in 0..20 {
+            ours.line(&format!("SET k{key} ours"));
+        }
+        ours.check(&[("WATCH same", "+OK"), ("WATCH k1", "+OK")]);
+        let _lowered = Lowered::to(3, 4, 2);
+        let reply = if name == "main" { ":20" } else { "$-1" };
+        main.check(&[
+            (&format!("BRANCH RESET {name} TO s"), reply),
+            (&format!("BRANCH DIFF {name} s COUNT"), ":0"),
+        ]);
+        ours.check(&[
+            ("MULTI", "+OK"),
+            ("EXEC", "*-1"),
+            ("GET k1", "$4 base"),
+            ("DBSIZE", ":20"),
+            ("SET k1 later", "+OK"),
+        ]);
+        main.check(&[
+            (
+                &format!("BRANCH DIFF s {name}"),
+                "*2 $-1 *1 *2 $2 k1 $7 changed",
+            ),
+            ("SNAPSHOT DROP s", ":1"),
+        ]);
+        ours.check(&[("GET k2", "$4 base"), ("GET k1", "$5 later")]);
+    }
 }
