@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A merge of more keys than are merged in one step: what it costs others, and kill -9 amid it.
+"""A merge or a reset of more keys than are changed in one step: what it costs others, and kill -9.
 
     cargo build --release -p pando-server
     crates/bench/scripts/merges.py target/release/pando DIRECTORY [--keys 400k] [--kills 10]
@@ -10,7 +10,9 @@ writes keys of its own there as fast as it is answered, one at a time: how long 
 longest of these SETs take. Then, --kills times, the same into the first branch, with
 `--durability sync`: the server is killed at a random moment of the merge or a little later. The
 next one must have all of the merge or nothing of it, all of it if it was answered, every SET that
-was answered, and no branch but those that were made. Everything is on the loopback interface.
+was answered, and no branch but those that were made. And --kills times each, the first branch and
+another are reset to a snapshot of before all of their keys were changed: the branch must be all
+that it was then, or what it was changed to. Everything is on the loopback interface.
 """
 
 import argparse
@@ -81,8 +83,8 @@ def start(given, folder, durability):
     return Restarted(port, words)
 
 
-def change(client, keys, value):
-    client.call(b"BRANCH", b"USE", b"trial")
+def change(client, keys, value, branch=b"trial"):
+    client.call(b"BRANCH", b"USE", branch)
     for first in range(0, keys, 1000):
         words = [b"MSET"]
         for index in range(first, min(first + 1000, keys)):
@@ -175,6 +177,62 @@ def kill(given, folder, usual):
     return count > 0, bool(answers)
 
 
+def reset(client, branch):
+    """Resets a branch; returns the answer and how long it took, in seconds."""
+    began = time.monotonic()
+    answer = client.call(b"BRANCH", b"RESET", branch, b"TO", b"then")
+    return answer, time.monotonic() - began
+
+
+def cost_of_resets(given, folder):
+    """Resets of the first branch and of another, all of whose keys were changed."""
+    took = {}
+    with start(given, folder, "interval") as (client, _):
+        client.call(b"SNAPSHOT", b"CREATE", b"then", b"PERSIST")
+        for branch in (b"MAIN", b"trial"):
+            change(client, given.keys, b"reset me", branch)
+            answer, took[branch] = reset(client, branch)
+            print(f"reset of {branch}: {answer}, {took[branch] * 1e3:.0f} ms", flush=True)
+    return took
+
+
+def kill_reset(given, folder, branch, usual):
+    """One round; returns whether the reset was there afterwards, and answered."""
+    value = b"kill%04d" % random.randrange(10_000)
+    with start(given, folder, "sync") as (client, server):
+        change(client, given.keys, value, branch)
+        client.call(b"WAITAOF", 1, 0, 0)
+        answers = []
+
+        def work():
+            try:
+                answer, _ = reset(Client(server.port), branch)
+                if answer is None or answer.isdigit():
+                    answers.append(answer)
+            except (OSError, RuntimeError):
+                pass
+
+        working = threading.Thread(target=work, daemon=True)
+        working.start()
+        time.sleep(random.random() * usual * 1.3)
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        working.join()
+    with start(given, folder, "sync") as (client, _):
+        client.call(b"BRANCH", b"USE", branch)
+        while True:
+            try:
+                count = merged(client, given.keys, value)
+                break
+            except RuntimeError:
+                time.sleep(0.05)
+        assert count in (0, given.keys), f"{count} keys were not reset"
+        assert count == 0 or not answers, f"an answered reset is not there: {answers}"
+        names = {line[0] for line in client.call(b"BRANCH", b"LIST")}
+        assert names == {b"main", b"trial", b"third"}, names
+    return count == 0, bool(answers)
+
+
 def main():
     given = options()
     print(f"--seed {given.seed}")
@@ -185,6 +243,14 @@ def main():
         rounds = [kill(given, folder, usual) for _ in range(given.kills)]
         there, answered = (sum(each[which] for each in rounds) for which in (0, 1))
         print(f"{given.kills} kills: {there} merges there whole, {answered} answered; the others not")
+        took = cost_of_resets(given, folder)
+        rounds = [
+            kill_reset(given, folder, branch, took[branch])
+            for branch in (b"MAIN", b"trial")
+            for _ in range(given.kills)
+        ]
+        there, answered = (sum(each[which] for each in rounds) for which in (0, 1))
+        print(f"{len(rounds)} kills: {there} resets there whole, {answered} answered; the others not")
     finally:
         shutil.rmtree(folder)
 

@@ -41,6 +41,9 @@ pub const LEASE_MS: u64 = 300_000;
 /// merges as many anew under all gates, and as many of its keys have deadlines.
 pub const MERGED_KEYS_MAX: usize = 1 << 18;
 
+/// Keys that BRANCH RESET changes where it may exchange all of a branch's pages instead, at most.
+pub const RESET_KEYS_MAX: usize = 1 << 12;
+
 /// Keys that a large merge compares in a slice, about.
 pub const MERGE_KEYS_PER_SLICE: usize = 64;
 

@@ -20,7 +20,7 @@
 //! | number for each branch | the index of its fork and 1, or else 0 |
 //! | two numbers for each snapshot | the same, its order |
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use pando_engine::TreeId;
@@ -280,7 +280,7 @@ impl Forest {
                 bases: take_trees(input)?,
             }));
         }
-        let numbers: HashMap<u64, ()> = forks.iter().map(|fork| (fork.number, ())).collect();
+        let numbers: HashSet<u64> = forks.iter().map(|fork| fork.number).collect();
         if numbers.len() < forks.len() {
             return malformed("a branch was made twice");
         }
@@ -313,15 +313,15 @@ impl Forest {
 mod tests {
     use super::*;
 
+    /// What a branch's database had at which time: the branch that it was, then its own.
+    type Past = Vec<(u64, u64, TreeId)>;
+
     /// Any branches of branches and snapshots, whose databases change now and then: what is said of
     /// where two part is what was there.
     #[test]
     fn where_two_part_databases_had_what_they_had_then() {
         for seed in 0..300 {
             let mut rng = fastrand::Rng::with_seed(seed);
-            // Of each branch, its fork, what its database has, and all that it had at which time:
-            // the branch it was, then its own.
-            type Past = Vec<(u64, u64, TreeId)>;
             let mut branches: Vec<(Option<Arc<Fork>>, Past)> =
                 vec![(None, vec![(0, 0, TreeId(0))])];
             let mut snapshots: Vec<(Place, Past)> = Vec::new();

@@ -82,7 +82,7 @@ impl Grove {
         } = &forest.branches[0];
         let first = self.branches.get_mut(&0).expect("the first branch");
         first.note.created = *created;
-        first.note.forks = forks.clone();
+        first.note.forks.clone_from(forks);
         let old = std::mem::replace(&mut first.note.name, name.clone());
         if let Some(engine) = self.engine.as_ref().filter(|_| old != *name) {
             let renamed = engine.rename_branch(&old, name);
@@ -184,9 +184,7 @@ impl Grove {
                 let forks = branch.note.forks.as_ref();
                 snapshot.place = Place::of_snapshot(forks, change.changes);
                 if self.snapshots.insert(snapshot.epoch, snapshot).is_some() {
-                    return Err(malformed::<()>("a snapshot is made twice")
-                        .unwrap_err()
-                        .into());
+                    malformed::<()>("a snapshot is made twice")?;
                 }
             }
             Event::Adopted {
@@ -520,6 +518,9 @@ impl Planting {
         };
         let of_first = forest.sections.iter().filter(|(node, _)| *node == 0);
         let bases: Vec<TreeId> = of_first.map(|(_, base)| *base).collect();
+        for base in forest.fork_bases() {
+            engine.pass_base(base);
+        }
         let mut planting = Self {
             forest,
             engine,

@@ -164,14 +164,13 @@ impl Turn<'_> {
                 return Err(CommandError::Syntax);
             }
         }
-        let origin = match origin {
-            Some(origin) => origin,
-            None => {
-                let databases = self.database.databases();
-                let branch = BranchId((client.base / databases) as u32);
-                let branch = self.database.branches.get(branch);
-                Named::Branch(branch.ok_or(CommandError::BranchGone)?)
-            }
+        let origin = if let Some(origin) = origin {
+            origin
+        } else {
+            let databases = self.database.databases();
+            let branch = BranchId((client.base / databases) as u32);
+            let branch = self.database.branches.get(branch);
+            Named::Branch(branch.ok_or(CommandError::BranchGone)?)
         };
         let bound = bound.unwrap_or(DESCENDANTS_MAX);
         let branch = self.make_branch((name, bound), &origin, None)?;

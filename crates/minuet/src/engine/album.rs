@@ -58,6 +58,14 @@ impl State {
         }
     }
 
+    /// A number in pages is used: no tree of the first branch gets it, since it would have what an
+    /// earlier one left there, and lose what of that is still to be removed.
+    fn pass(&mut self, base: TreeId) {
+        if !is_of_branch(base) {
+            self.next_tree = self.next_tree.max(base.0 + 1);
+        }
+    }
+
     /// Adds a tree for a while, with a number that is used again.
     pub(super) fn add_loose_tree(&mut self, branch: BranchId, base: TreeId, keys: u64) -> TreeId {
         let all = u32::MAX - LAST_TREE;
@@ -154,13 +162,17 @@ impl Minuet {
             self.next_branch_tree(TreeId(tree.0 + 1));
         }
         let mut state = self.write();
-        if !is_of_branch(tree) {
-            state.next_tree = state.next_tree.max(tree.0 + 1);
-        }
+        state.pass(tree);
+        state.pass(base);
         // One of the same number had its keys in a branch that is gone.
         state.dropped.remove(&tree);
         let counted = Counted::new(branch, base, keys);
         state.trees.insert(tree, counted);
+    }
+
+    /// No tree of the first branch gets this number.
+    pub fn pass_base(&self, base: TreeId) {
+        self.write().pass(base);
     }
 
     /// A number in pages that no tree of the first branch has or gets.
@@ -181,7 +193,9 @@ impl Minuet {
     /// A tree of a branch by which it can be written what no tree of it shows, until
     /// [`Self::close_base`], or until it was dropped and its keys with it.
     pub fn open_loose(&self, branch: BranchId, base: TreeId, keys: u64) -> TreeId {
-        self.write().add_loose_tree(branch, base, keys)
+        let mut state = self.write();
+        state.pass(base);
+        state.add_loose_tree(branch, base, keys)
     }
 
     /// Makes a snapshot of a branch that has been made before: of an epoch that is none of those

@@ -72,7 +72,7 @@ pub(crate) fn find(
     head: Address,
 ) -> Result<Address, Stop> {
     let (_, page) = Way::new(transaction, view)?.visit_head(head)?;
-    Ok(page.body().ok_or(Stop::Conflict)?)
+    page.body().ok_or(Stop::Conflict)
 }
 
 /// Where the bytes of the large value are whose head this is.

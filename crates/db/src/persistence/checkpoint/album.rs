@@ -148,22 +148,7 @@ impl Database {
             let databases = snapshot.databases.iter();
             show(databases.map(|frozen| (frozen.tree, frozen.keys)).collect());
         }
-        // What merges compare with, where all have emptied a database since they parted.
-        let shown: BTreeSet<TreeId> = bases.iter().flatten().copied().collect();
-        let lost: Vec<TreeId> = forest
-            .fork_bases()
-            .filter(|base| !shown.contains(base))
-            .collect();
-        #[cfg(test)]
-        let lost = if is(Fault::EmptiedForgotten) {
-            Vec::new()
-        } else {
-            lost
-        };
-        for base in &lost {
-            keys.entry(*base).or_default();
-        }
-        bases.iter_mut().for_each(|shown| shown.extend(&lost));
+        add_emptied(forest, &mut bases, &mut keys);
         // What is shown below a node has its keys there.
         let mut below = vec![BTreeSet::new(); forest.nodes.len()];
         for (index, node) in forest.nodes.iter().enumerate().rev() {
@@ -189,6 +174,21 @@ impl Database {
             sections: Mutex::new(roots.iter().map(|(_, base, _)| (0, *base)).collect()),
             roots,
             others,
+        }
+    }
+}
+
+/// Adds what merges compare with, where all have emptied a database since they parted.
+fn add_emptied(forest: &Forest, bases: &mut [BTreeSet<TreeId>], keys: &mut BTreeMap<TreeId, u64>) {
+    #[cfg(test)]
+    if is(Fault::EmptiedForgotten) {
+        return;
+    }
+    let shown: BTreeSet<TreeId> = bases.iter().flatten().copied().collect();
+    for base in forest.fork_bases().filter(|base| !shown.contains(base)) {
+        keys.entry(base).or_default();
+        for shown in &mut *bases {
+            shown.insert(base);
         }
     }
 }

@@ -1,10 +1,16 @@
 //! Replicas of a database with branches and lasting snapshots.
 
+use std::ops::{Bound, ControlFlow};
+
 use pando_durability::disk::Fault as DiskFault;
+use pando_engine::{Direction, Ordered};
 
 use super::*;
+use crate::branches::NamedBranch;
 use crate::commands::testing::START_MS;
+use crate::durable::forks::parted;
 use crate::persistence::CheckpointOptions;
+use crate::store::StoreSession;
 
 fn minuet(disk: Option<&SimulatedDisk>, follows: bool) -> Shell {
     open(disk, follows).expect("what is on disk can be recovered")
@@ -29,6 +35,7 @@ pub(super) fn all_content(shell: &mut Shell) -> Vec<String> {
     let mut branches = shell.database.branches.all();
     branches.retain(|branch| !branch.is_hidden());
     branches.sort_by(|one, other| one.name.cmp(&other.name));
+    found.extend(partings(shell, &branches));
     for branch in branches {
         let name = String::from_utf8_lossy(&branch.name).into_owned();
         let origin = String::from_utf8_lossy(&branch.origin).into_owned();
@@ -55,6 +62,38 @@ pub(super) fn all_content(shell: &mut Shell) -> Vec<String> {
         found.extend(content(shell));
     }
     shell.line("SNAPSHOT USE NONE");
+    found
+}
+
+/// The keys that databases had where two branches part.
+fn partings(shell: &Shell, branches: &[NamedBranch]) -> Vec<String> {
+    let database = &shell.database;
+    let engine = database.store.branching().expect("it has branches");
+    let mut session = database.open_session().expect("a session is free");
+    let StoreSession::Minuet(store) = &mut session.store else {
+        unreachable!("the engine has branches");
+    };
+    let mut found = Vec::new();
+    for (place, one) in branches.iter().enumerate() {
+        for other in &branches[place + 1..] {
+            let known = parted(one.forks.as_ref(), other.forks.as_ref());
+            for index in 0..DATABASES {
+                let [first, second] =
+                    [one, other].map(|branch| database.tree(database.base_of(branch.id) + index));
+                let base = engine.open_base(first, second, known.get(index).copied());
+                let mut keys = Vec::new();
+                if let Some(base) = base {
+                    store.scan_all(base, Bound::Unbounded, Direction::Forward, |key, value| {
+                        keys.extend(value.map(|_| key.to_vec()));
+                        ControlFlow::Continue(())
+                    });
+                    engine.close_base(base);
+                }
+                found.push(format!("{keys:?}"));
+            }
+        }
+    }
+    database.close_session(&session);
     found
 }
 
@@ -128,7 +167,9 @@ fn run(seed: u64, on_disk: bool, is_large: bool, met: &mut Met) -> Result<(), St
     for _ in 0..random.usize(60..250) {
         match random.u32(0..100) {
             0..=39 => write(&mut pair.up, &mut random),
-            40..=52 => change(&mut pair.up, &mut random),
+            40..=50 => change(&mut pair.up, &mut random),
+            51 => _ = pair.up.line("FLUSHDB"),
+            52 => _ = pair.up.line("SWAPDB 0 1"),
             53..=60 => pair.up.database.end_epoch(),
             61..=62 => pair.down.database.end_epoch(),
             63..=77 => {

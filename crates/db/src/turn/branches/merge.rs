@@ -389,9 +389,15 @@ impl Turn<'_> {
         let snapshot = self.session.snapshots.named(snapshots, request.arg(4))?;
         let snapshot = Arc::clone(snapshot);
         let named = Named::Snapshot(Arc::clone(&snapshot));
-        match self.reset_keys(&ours, &named) {
+        let may_become = self.may_become(&ours, &snapshot);
+        let most = if may_become {
+            limits::RESET_KEYS_MAX
+        } else {
+            limits::MERGED_KEYS_MAX
+        };
+        match self.reset_keys((&ours, &named), keys_max().min(most)) {
             Ok(keys) => reply.count(keys),
-            Err(CommandError::TooManyKeysDiffer { .. }) if self.may_become(&ours, &snapshot) => {
+            Err(CommandError::TooManyKeysDiffer { .. }) if may_become => {
                 self.become_snapshot(&ours, &named)?;
                 reply.null();
             }
@@ -413,28 +419,34 @@ impl Turn<'_> {
         Ok(Progress::Done)
     }
 
-    /// Makes the keys of a branch what a snapshot has of them; returns how many differed.
-    fn reset_keys(&mut self, ours: &NamedBranch, to: &Named) -> Result<usize, CommandError> {
+    /// Makes the keys of a branch what a snapshot has of them, if few may differ; returns how many
+    /// did.
+    fn reset_keys(
+        &mut self,
+        (ours, to): (&NamedBranch, &Named),
+        keys_max: usize,
+    ) -> Result<usize, CommandError> {
         let base = self.database.base_of(ours.id);
         let ours = Named::Branch(ours.clone());
-        let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut keys: Vec<(usize, Vec<u8>)> = Vec::new();
         for index in 0..self.database.databases() {
             let sides = [self.side(&ours, index), self.side(to, index)];
-            self.each_difference(base + index, sides, |keyspace, key| {
-                let [now, then] = sides.map(|side| side.value(keyspace, key));
-                if !same(now.as_ref(), then.as_ref()) {
-                    writes.push((index, key.to_vec()));
-                }
-                check_count(writes.len(), keys_max())
+            self.each_difference(base + index, sides, |_, key| {
+                keys.push((index, key.to_vec()));
+                check_count(keys.len(), keys_max)
             })?;
         }
-        for (index, key) in &writes {
-            let side = self.side(to, *index);
+        let mut count = 0;
+        for (index, key) in &keys {
+            let sides = [self.side(&ours, *index), self.side(to, *index)];
             let mut keyspace = self.keyspace(base + index);
-            let value = side.value(&mut keyspace, key);
-            write(&mut keyspace, key, value.as_ref())?;
+            let [now, then] = sides.map(|side| side.value(&mut keyspace, key));
+            if !same(now.as_ref(), then.as_ref()) {
+                write(&mut keyspace, key, then.as_ref())?;
+                count += 1;
+            }
         }
-        Ok(writes.len())
+        Ok(count)
     }
 }
 

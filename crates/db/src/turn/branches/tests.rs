@@ -644,6 +644,11 @@ fn ten_thousand_branches_are_made_and_dropped() {
     }
     database.close_session(&session);
     assert!(collected(&main) >= 2 * count, "{}", collected(&main));
+}
+
+#[test]
+fn a_branch_has_a_bound_of_descendant_sets() {
+    let mut main = shell();
     main.check(&[(
         "BRANCH CREATE again DESCENDANTS 2",
         &format!("*3 $5 again :{START_MS} :0"),

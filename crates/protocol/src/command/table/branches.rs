@@ -110,7 +110,9 @@ pub(super) static BRANCH: &[CommandSpec] = &[
             .optional(),
             word("dry", "DRY RUN").optional(),
             integer("limit").token("LIMIT").optional(),
-            block("after", &[integer("database"), string("key")]).token("AFTER").optional(),
+            block("after", &[integer("database"), string("key")])
+                .token("AFTER")
+                .optional(),
         ]),
     CommandSpec::new(ConnectionCommand::Branch.id(), "branch|read", -4)
         .flags(&[Flag::Readonly])
@@ -139,12 +141,12 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .group(Group::Server, "0.1.0")
         .summary("Makes a branch what a snapshot shows, and returns how many keys differed.")
         .complexity(
-            "O(C) for C pages that have changed between the two. Where more than 262,144 keys \
-             differ, O(D) for D databases behind the first as many: a branch but the first becomes \
-             what the snapshot shows in one step, and nil is returned, since nobody has counted. The \
-             first one, a branch that was emptied or swapped since, or the snapshot of a database \
-             on disk that was made without PERSIST, needs slices, as a merge of so many keys. Both \
-             break the WATCHes and cas tokens of the databases.",
+            "O(C) for C pages that have changed between the two. Where more than 4,096 keys \
+             differ, a branch but the first becomes what the snapshot shows in one step, whatever \
+             that is, and nil is returned, since nobody has counted. The first one, a branch that \
+             was emptied or swapped since, or a snapshot of a database on disk that was made \
+             without PERSIST, needs slices where more than 262,144 keys differ, as a merge does. \
+             Both break the WATCHes and cas tokens of the databases.",
         )
         .rules(&[Rule::Sliced])
         .arguments(&[string("name"), string("snapshot").token("TO")]),
