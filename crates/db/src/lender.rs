@@ -32,6 +32,8 @@ use pando_minuet::{BranchId, SnapshotService, Wanted};
 use pando_sync::lock;
 
 use crate::clock::Milliseconds;
+#[cfg(test)]
+use crate::durable::testing::{Fault, is};
 use crate::limits;
 use crate::snapshots::NamedSnapshot;
 use crate::view::Moment;
@@ -84,6 +86,8 @@ impl Lender {
     /// The snapshot that a request may borrow which came after so many makings. It exists: the
     /// caller holds a gate.
     pub(crate) fn borrow(&self, branch: BranchId, came: u64, now: Milliseconds) -> Option<Moment> {
+        #[cfg(test)]
+        let came = if is(Fault::LentLate) { 0 } else { came };
         let lent = lock(&self.service).lend(branch, self.wanted(came, now));
         self.borrowed
             .fetch_add(u64::from(lent.is_some()), Ordering::Relaxed);
@@ -131,7 +135,10 @@ impl Lender {
     pub(crate) fn has_lapsed(&self, snapshot: &NamedSnapshot, now: Milliseconds) -> bool {
         let staleness = self.staleness_ms.load(Ordering::Relaxed);
         let may_lend = || lock(&self.service).may_lend(&snapshot.moment, now.0, staleness);
-        snapshot.is_lent && self.leases_of(snapshot, now) == 0 && !may_lend()
+        let is_used = self.leases_of(snapshot, now) > 0;
+        #[cfg(test)]
+        let is_used = is_used && !is(Fault::LeaseIgnored);
+        snapshot.is_lent && !is_used && !may_lend()
     }
 
     /// How many leases of a snapshot stand.

@@ -1,4 +1,4 @@
-//! Planted bugs: what the crash tests must notice.
+//! Planted bugs: what the crash tests must notice, and those of lent snapshots.
 
 use std::cell::Cell;
 
@@ -64,6 +64,14 @@ pub(crate) enum Fault {
     AgeForgotten,
     /// Only writes in flight count as old, not those that wait for the epoch's end.
     OpenEpochsYoung,
+    /// Whatever a client sends behind other requests may be lent what was made before these.
+    LentBehind,
+    /// The last snapshot is lent to whoever asks.
+    LentLate,
+    /// A snapshot that is lent goes though somebody has a lease of it.
+    LeaseIgnored,
+    /// Whoever reads does not renew its lease.
+    LeaseUnrenewed,
 }
 
 thread_local! {

@@ -6,6 +6,8 @@ use pando_protocol::{Reply, Request};
 
 use super::{Host, Turn};
 use crate::client::Client;
+#[cfg(test)]
+use crate::durable::testing::{self, Fault};
 use crate::error::CommandError;
 use crate::freeze::Wanted;
 use crate::progress::Handled;
@@ -66,7 +68,10 @@ impl Turn<'_> {
     fn lend(&mut self, base: usize) -> Result<Lease, CommandError> {
         let branch = BranchId((base / self.database.databases()) as u32);
         // LD1 made-after-it-came.
-        let came = if self.recent.leader == self.recent.at {
+        let is_first = self.recent.leader == self.recent.at;
+        #[cfg(test)]
+        let is_first = is_first || testing::is(Fault::LentBehind);
+        let came = if is_first {
             self.recent.makings
         } else {
             self.database.lender.makings()

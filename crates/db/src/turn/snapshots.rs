@@ -23,6 +23,8 @@ use pando_protocol::{Reply, Request, number};
 use super::recent::wants_recent;
 use super::{Host, Turn};
 use crate::client::Client;
+#[cfg(test)]
+use crate::durable::testing::{self, Fault};
 use crate::error::CommandError;
 use crate::freeze::Wanted;
 use crate::progress::{Handled, Progress, Slices, Wait};
@@ -276,6 +278,10 @@ impl Turn<'_> {
         let (snapshots, moment) = (&self.database.snapshots, lease.snapshot().moment);
         let found = self.session.snapshots.at(snapshots, moment);
         let snapshot = Arc::clone(found.map_err(|_| lease.why_gone())?);
+        #[cfg(test)]
+        if testing::is(Fault::LeaseUnrenewed) {
+            return Ok(snapshot);
+        }
         lease.renew(self.session.now.milliseconds());
         Ok(snapshot)
     }

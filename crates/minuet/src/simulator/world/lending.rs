@@ -62,9 +62,9 @@ impl World {
     /// A client asks for a snapshot, now and then, and more often while one is being made.
     pub(super) fn ask(&mut self, which: usize) {
         let rarely = if self.lending.makings.is_empty() {
-            40
+            120
         } else {
-            20
+            60
         };
         if !self.lending.is_there || self.random.u32(0..rarely) > 0 {
             return;

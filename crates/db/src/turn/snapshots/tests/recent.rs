@@ -1,5 +1,6 @@
 //! Snapshots that are lent, to whom, and for how long.
 
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
@@ -9,6 +10,7 @@ use pando_protocol::{Reply, RequestBuffer, RespVersion};
 use super::shells;
 use crate::clock::Milliseconds;
 use crate::commands::testing::{NoHost, Shell, words};
+use crate::durable::testing::{self, Fault};
 use crate::{Client, EngineKind, Options, Progress, Session, Turn, limits};
 
 /// The name that a reply begins with.
@@ -336,5 +338,31 @@ fn what_was_written_before_is_seen_whoever_has_made_the_snapshot() {
                 });
             }
         });
+    }
+}
+
+#[test]
+fn nothing_planted_is_not_noticed() {
+    let tests: [(Fault, fn()); 4] = [
+        (
+            Fault::LentBehind,
+            requests_that_came_together_share_a_snapshot,
+        ),
+        (
+            Fault::LentLate,
+            who_asks_later_gets_a_later_snapshot_unless_it_may_be_stale,
+        ),
+        (
+            Fault::LeaseIgnored,
+            a_recent_snapshot_stays_while_it_is_used,
+        ),
+        (
+            Fault::LeaseUnrenewed,
+            an_idle_reader_loses_its_lease_and_is_told_so,
+        ),
+    ];
+    for (fault, test) in tests {
+        let found = catch_unwind(|| testing::with(fault, test));
+        assert!(found.is_err(), "{fault:?} is not found");
     }
 }
