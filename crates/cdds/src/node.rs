@@ -20,8 +20,8 @@
 //! share their first 32 bytes.
 //!
 //! - **CN1 begun-last** A slot lies in one line, and an entry's beginning is stored last: if it is
-//!   durable, so is the entry (PM1 any-order), where only words are whole by fences. Before a slot is
-//!   used again its beginning is erased.
+//!   durable, so is the entry (PM1 any-order), where only words are whole by fences. Before a slot
+//!   is used again its beginning is erased.
 //! - **CN2 seen** A view of an epoch sees an entry that began in it or before and has not ended in
 //!   it or before, void epochs left aside.
 //! - **CN3 needed** A slot is used again if no snapshot sees it and its end is committed, or its
@@ -231,8 +231,8 @@ pub(crate) fn load_epochs(word: impl Fn(usize) -> u64) -> [u64; 2] {
     [word(0), end]
 }
 
-/// Stores an entry in a slot that nobody needs, or in which it began in the open epoch, its beginning
-/// last (CN1 begun-last): the words behind the epochs, from this one on.
+/// Stores an entry in a slot that nobody needs, or in which it began in the open epoch, its
+/// beginning last (CN1 begun-last): what it `says` is words by their places.
 ///
 /// A slot lies in one line. Where only words are whole, each of the three steps is fenced: a new
 /// word would make a dead entry a damaged one, and without its end a live one; and the beginning

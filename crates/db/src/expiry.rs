@@ -18,8 +18,8 @@
 //!   commits later, hence reconciles later, and removes it.
 //! - **X2 entry-is-hint** An entry is a hint: the expirer removes a key, or fields, only in an
 //!   `update` that sees the deadline passed.
-//! - **X3 filled-behind** With a pool, X1 holds but for entries that are missing: those of keys that
-//!   the pool lists behind the position up to which the index has been filled.
+//! - **X3 filled-behind** With a pool, X1 holds but for entries that are missing: those of keys
+//!   that the pool lists behind the position up to which the index has been filled.
 //!
 //! With a pool, the index is filled in the background after a start (`expiry/filling.rs`).
 //!
@@ -35,11 +35,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use pando_engine::{BodyRef, Deadline, FieldsRef, Key, RowTag, TreeId, ValueRef};
+use pando_engine::{BodyRef, Deadline, FieldsRef, Key, Point, RowTag, TreeId, ValueRef};
 use pando_sync::{Padded, lock};
 use smallvec::SmallVec;
 
 use crate::clock::Milliseconds;
+use crate::store::StoreSession;
 use filling::Filling;
 use leaves::{Leaf, Leaves};
 
@@ -117,6 +118,18 @@ impl ExpiryIndex {
             Of::Key => &self.keys,
             Of::Field => &self.fields,
         }
+    }
+
+    /// Updates a key's entry after a commit that replaced one of its deadlines (X1).
+    pub(crate) fn reconcile(
+        &self,
+        store: &mut StoreSession,
+        key: Key<'_>,
+        (of, replaced): Replaced,
+    ) {
+        self.by(of).reconcile(key, replaced, || {
+            store.get(key, |value| value.and_then(|value| of.deadline(&value)))
+        });
     }
 
     /// Forgets the entries of a dropped tree.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_durability::log::LogSession;
-use pando_engine::{Key, LogEpoch, Point, StreamId};
+use pando_engine::{Key, LogEpoch, StreamId};
 
 use crate::alive::Alive;
 use crate::clock::{Clock, Microseconds};
@@ -83,16 +83,8 @@ impl SessionState {
     }
 
     /// Updates the expiry index for a key one of whose deadlines has changed.
-    pub(crate) fn reconcile(
-        &mut self,
-        expiry: &ExpiryIndex,
-        key: Key<'_>,
-        (of, replaced): Replaced,
-    ) {
-        let store = &mut self.store;
-        expiry.by(of).reconcile(key, replaced, || {
-            store.get(key, |value| value.and_then(|value| of.deadline(&value)))
-        });
+    pub(crate) fn reconcile(&mut self, expiry: &ExpiryIndex, key: Key<'_>, replaced: Replaced) {
+        expiry.reconcile(&mut self.store, key, replaced);
     }
 
     /// Ends a group of this epoch, recovered whole or not at all, with what was recorded since the

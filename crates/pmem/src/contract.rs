@@ -86,8 +86,8 @@ pub trait Pmem: Debug + Send + Sync + 'static {
         true
     }
 
-    /// Whether a line arrives whole, with a prefix of its stores (PM1 any-order), as it does from the
-    /// caches of x86. Where it does not, what must be there before a word of the same line is
+    /// Whether a line arrives whole, with a prefix of its stores (PM1 any-order), as it does from
+    /// the caches of x86. Where it does not, what must be there before a word of the same line is
     /// flushed and fenced before that is stored.
     #[inline]
     fn keeps_lines(&self) -> bool {

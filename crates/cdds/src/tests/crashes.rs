@@ -9,8 +9,8 @@
 //! | commits, as a file does | all of three operations | all: there are two |
 //! | sectors of 512 bytes below a file | `filed.rs`: 80 of 14 operations, the power ends in each call | nothing, all and three samples of what was not synced |
 //!
-//! Several threads (`writers.rs`), and cleaning over several crashes (`cleaning.rs`), are tried with
-//! lines alone.
+//! Several threads (`writers.rs`), and cleaning over several crashes (`cleaning.rs`), are tried
+//! with lines alone.
 //!
 //! Each flush and fence is needed, which is shown by leaving it out:
 //!

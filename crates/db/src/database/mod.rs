@@ -257,8 +257,24 @@ impl Database {
         self.mapping.iter().chain(hidden).collect()
     }
 
-    /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds. The
-    /// latter two are of those that are listed already ([`Self::is_listing_deadlines`]).
+    /// Fills a part of the expiry index, if that goes on; how many entries it has looked at. The
+    /// caller holds a gate.
+    pub(crate) fn fill_expiry_index(&self, session: &mut SessionState) -> usize {
+        let filling = &self.expiry.filling;
+        let engine = self.store.pooled().filter(|_| filling.goes_on());
+        engine.map_or(0, |engine| {
+            filling.step(engine, &self.expiry, &mut session.store)
+        })
+    }
+
+    /// Whether keys with a deadline may be missing in the counts of these.
+    #[must_use]
+    pub fn is_listing_deadlines(&self) -> bool {
+        self.expiry.filling.goes_on()
+    }
+
+    /// Keys of database `index`; keys with a deadline; the mean of their remaining milliseconds.
+    /// The latter two are of those that are listed already ([`Self::is_listing_deadlines`]).
     #[must_use]
     pub fn summary(&self, index: usize) -> (u64, u64, u64) {
         let tree = self.tree(index);

@@ -4,9 +4,9 @@
 //! The list is in order of deadlines, so what is due comes first. Until all of it has been gone
 //! through, INFO counts too few keys with a deadline; whoever evicts by the index fills it, too.
 //!
-//! Whoever changes a deadline meanwhile reconciles it as ever, wherever the position is, and what is
-//! filled in is the deadline that the key has while the mutex is held, as X1 one-entry asks for. So
-//! a key that is met twice, or was removed since it was read, does no harm (X3 filled-behind).
+//! Whoever changes a deadline meanwhile reconciles it as ever, wherever the position is, and what
+//! is filled in is the deadline that the key has while the mutex is held, as X1 one-entry asks for.
+//! So a key that is met twice, or was removed since it was read, does no harm (X3 filled-behind).
 //!
 //! | field | writer | lock | reader |
 //! |---|---|---|---|
@@ -22,9 +22,8 @@ use pando_engine::{Deadline, Key, TreeId};
 use pando_sync::lock;
 
 use super::{EntryKey, ExpiryIndex, Of};
-use crate::database::Database;
 use crate::limits;
-use crate::session_state::SessionState;
+use crate::store::StoreSession;
 
 /// How far the index has been filled.
 #[derive(Debug, Default)]
@@ -81,13 +80,18 @@ impl Filling {
 
     /// Fills in up to `limits::FILLED_ENTRIES_MAX` entries; how many it has looked at, or one where
     /// it goes on without. The caller holds a gate.
-    fn step(&self, engine: &Cdds, index: &ExpiryIndex, session: &mut SessionState) -> usize {
+    pub(crate) fn step(
+        &self,
+        engine: &Cdds,
+        index: &ExpiryIndex,
+        store: &mut StoreSession,
+    ) -> usize {
         let mut position = lock(&self.position);
         let Some(at) = &mut *position else {
             return 0;
         };
         let mut met = at.read(engine);
-        enter(index, session, at.of, &met);
+        enter(index, store, at.of, &met);
         let count = met.len().max(1);
         *position = match (met.pop(), at.of) {
             (Some(last), of) => Some(Position {
@@ -107,28 +111,12 @@ impl Filling {
 /// Fills in what was read of the list.
 fn enter(
     index: &ExpiryIndex,
-    session: &mut SessionState,
+    store: &mut StoreSession,
     of: Of,
     met: &[(TreeId, Deadline, EntryKey)],
 ) {
     for (tree, _, key) in met {
-        session.reconcile(index, Key::new(*tree, key), (of, None));
-    }
-}
-
-impl Database {
-    /// Fills a part of the expiry index, if that goes on; how many entries it has looked at. The
-    /// caller holds a gate.
-    pub(crate) fn fill_expiry_index(&self, session: &mut SessionState) -> usize {
-        let filling = &self.expiry.filling;
-        let engine = self.store.pooled().filter(|_| filling.goes_on());
-        engine.map_or(0, |engine| filling.step(engine, &self.expiry, session))
-    }
-
-    /// Whether keys with a deadline may be missing in the counts of these.
-    #[must_use]
-    pub fn is_listing_deadlines(&self) -> bool {
-        self.expiry.filling.goes_on()
+        index.reconcile(store, Key::new(*tree, key), (of, None));
     }
 }
 
@@ -139,6 +127,7 @@ mod tests {
     use super::*;
     use crate::clock::Milliseconds;
     use crate::commands::testing::{START_MS, Shell};
+    use crate::session_state::SessionState;
     use crate::{EngineKind, Options, Place, PoolOptions};
     use pando_cdds::Simulated;
 
@@ -182,7 +171,7 @@ mod tests {
         listed
     }
 
-    type Enter = fn(&ExpiryIndex, &mut SessionState, Of, &[(TreeId, Deadline, EntryKey)]);
+    type Enter = fn(&ExpiryIndex, &mut StoreSession, Of, &[(TreeId, Deadline, EntryKey)]);
     type Listed = Vec<(Deadline, String)>;
 
     /// What is listed, and what should be, after changes beside the filling.
@@ -210,13 +199,13 @@ mod tests {
         };
         reconcile(session, b"k1", old(1));
         reconcile(session, b"late", None);
-        enter(&index, session, Of::Key, &met);
+        enter(&index, &mut session.store, Of::Key, &met);
         reconcile(session, b"k2", old(2));
         reconcile(session, b"k3", old(3));
         position.behind = met.last().cloned();
         loop {
             let mut met = position.read(engine);
-            enter(&index, session, Of::Key, &met);
+            enter(&index, &mut session.store, Of::Key, &met);
             position.behind = match met.pop() {
                 None => break,
                 last => last,

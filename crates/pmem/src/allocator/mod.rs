@@ -10,7 +10,8 @@
 //! - **PA1 judged-by-epochs** A block is taken if the epoch that took it is not void and none that
 //!   freed it since is. To take or free it is one store of one word, and to lose the epoch undoes
 //!   it. A record lies in one line, so that a taking is durable before the freeing after it
-//!   (PM1 any-order), where only words are whole by a fence. Nothing else orders it and what the block holds.
+//!   (PM1 any-order), where only words are whole by a fence. Nothing orders it and what the block
+//!   holds.
 //! - **PA2 settled-first** Whatever judges a block or chunk is flushed by [`Allocator::settle`],
 //!   by the thread that then commits, whoever stored it.
 //! - **PA3 horizon** A block is handed out again only when the epoch that freed it is at most the
