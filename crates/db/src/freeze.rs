@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use pando_cdds::Cdds;
 use pando_engine::{Images, LogEpoch, Point, TreeId};
 use pando_minuet::BranchId;
 use pando_sync::lock;
@@ -78,6 +79,18 @@ impl Wanted<'_> {
     }
 }
 
+/// Keeps a snapshot in a pool, in an epoch that holds its name and nothing else.
+fn keep_in(engine: &Cdds, name: &[u8], about: &[u8]) -> Result<LogEpoch, CommandError> {
+    let name = String::from_utf8_lossy(name);
+    engine.keep(&name, about).map_err(|error| match error {
+        pando_cdds::Error::TooManySnapshots => CommandError::TooManySnapshots {
+            snapshots_max: pando_cdds::limits::SNAPSHOTS_MAX,
+        },
+        pando_cdds::Error::Full(_) => CommandError::PoolFull,
+        error => panic!("the pool is not to be trusted: {error}"),
+    })
+}
+
 impl Database {
     /// Makes a snapshot. The caller holds all gates, and its session has handed over everything it
     /// logged (AK3 handed-over).
@@ -121,16 +134,8 @@ impl Database {
         let indexes = wanted.base..wanted.base + self.databases();
         let databases: Box<[Frozen]> = indexes.map(|index| frozen(self.tree(index))).collect();
         if let Some(engine) = keeper {
-            // An epoch that holds the name and nothing else.
-            let name = String::from_utf8_lossy(wanted.name);
             let about = kept::about(time, until, &databases);
-            epoch = engine.keep(&name, &about).map_err(|error| match error {
-                pando_cdds::Error::TooManySnapshots => CommandError::TooManySnapshots {
-                    snapshots_max: pando_cdds::limits::SNAPSHOTS_MAX,
-                },
-                pando_cdds::Error::Full(_) => CommandError::PoolFull,
-                error => panic!("the pool is not to be trusted: {error}"),
-            })?;
+            epoch = keep_in(engine, wanted.name, &about)?;
         }
         let snapshot = match self.branch_of(wanted.base) {
             Some((engine, branch)) => {

@@ -2,13 +2,16 @@
 //! after the tree was; and updates that take blocks which became free.
 //!
 //! A turn has the tree for itself, so it is a pause for everybody. Blocks are not looked for in
-//! turns: an update that finds none at hand looks through one chunk.
+//! turns: an update that finds none at hand looks through one chunk. A commit ends an epoch after
+//! each turn, as a server does it, and is a pause of its own.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use pando_cdds::{Cdds, CddsSession};
-use pando_engine::{Body, Decision, Engine, EpochClock, Key, NewValue, NoHook, Point, Snapshots};
+use pando_engine::{
+    Body, Decision, Engine, EpochClock, Key, LogEpoch, NewValue, NoHook, Point, Snapshots,
+};
 
 use super::{Options, Outcome, make_key};
 
@@ -47,7 +50,7 @@ pub(super) fn run(options: &Options) -> Outcome<()> {
         bytes: bytes.next_multiple_of(1 << 20).max(64 << 20),
         ..pando_cdds::Options::default()
     };
-    let clock = Arc::new(EpochClock::self_driven());
+    let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
     let engine = Cdds::open(Arc::clone(&clock), place)?;
     let tree = engine.create_tree();
     let mut session = engine.session().expect("few sessions");
@@ -57,20 +60,27 @@ pub(super) fn run(options: &Options) -> Outcome<()> {
             Decision::Write(NewValue::new(Body::string(&value)))
         });
     };
+    // A turn, and the commit of the epoch that ends then.
+    let turn = |session: &mut CddsSession, turns: &mut Vec<f64>, commits: &mut Vec<f64>| {
+        let mut left = 0;
+        turns.push(timed(|| left = session.maintain(STEPS)));
+        let ended = LogEpoch(clock.tick().0 - 1);
+        commits.push(timed(|| {
+            engine.commit(ended).expect("there is room");
+        }));
+        left > 0
+    };
+    let mut commits = Vec::new();
     // Of all pairs, with a turn after every few: how long each of both takes.
-    let pass = |session: &mut CddsSession| {
+    let mut pass = |session: &mut CddsSession| {
         let (mut updates, mut turns) = (Vec::new(), Vec::new());
         for number in 0..options.pairs {
             updates.push(timed(|| update(session, number)));
             if updates.len().is_multiple_of(UPDATES) {
-                turns.push(timed(|| {
-                    session.maintain(STEPS);
-                }));
+                turn(session, &mut turns, &mut commits);
             }
         }
-        turns.push(timed(|| {
-            session.maintain(STEPS);
-        }));
+        turn(session, &mut turns, &mut commits);
         (updates, turns)
     };
     println!(
@@ -85,10 +95,9 @@ pub(super) fn run(options: &Options) -> Outcome<()> {
     let waiting = engine.tally().waiting();
     engine.release(snapshot);
     let mut turns = Vec::new();
+    let mut ends = Vec::new();
     for _ in 0..TURNS {
-        turns.push(timed(|| {
-            session.maintain(STEPS);
-        }));
+        turn(&mut session, &mut turns, &mut ends);
     }
     tell("a turn after it was dropped", turns);
     let freed = (waiting - engine.tally().waiting()) >> 10;
@@ -98,10 +107,9 @@ pub(super) fn run(options: &Options) -> Outcome<()> {
     tell("a turn meanwhile", turns);
     engine.drop_tree(tree);
     let mut turns = Vec::new();
-    let mut left = true;
-    while left {
-        turns.push(timed(|| left = session.maintain(STEPS) > 0));
-    }
+    while turn(&mut session, &mut turns, &mut ends) {}
     tell("a turn that frees keys of a dropped tree", turns);
+    commits.append(&mut ends);
+    tell("a commit after a turn", commits);
     Ok(())
 }
