@@ -382,11 +382,16 @@ impl<P: Program> Job<P> {
         None
     }
 
+    /// Whether it takes part at all memnodes, to make a snapshot or a branch.
+    fn writes_replicas(&self) -> bool {
+        !self.sets.replica_writes.is_empty()
+    }
+
     fn wait(&self, proxy: &Proxy) -> u16 {
-        if self.sets.replica_writes.is_empty() {
-            0
-        } else {
+        if self.writes_replicas() {
             proxy.config.wait_ticks
+        } else {
+            0
         }
     }
 
@@ -629,6 +634,7 @@ impl<P: Program> Job<P> {
             return self.over(proxy, output);
         }
         let (mut pauses, mut shortest) = (trouble.busy, 0);
+        let is_awaited = self.writes_replicas();
         if trouble.conflict {
             if let Err(error) = self.begin_attempt(proxy) {
                 return self.over(proxy, Err(error));
@@ -641,6 +647,10 @@ impl<P: Program> Job<P> {
         }
         if self.patience.has_paused_often() {
             shortest = self.ticks;
+        }
+        if is_awaited {
+            // A backlog is others', who wait for it, too.
+            shortest = 0;
         }
         if pauses {
             let which = u64::from(proxy.id().host()) << 24 ^ self.id.0;

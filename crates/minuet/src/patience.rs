@@ -13,6 +13,9 @@
 //! keep the backlog as it is, for all clients. Such a pause is as long as its attempts took from
 //! the first on: while all pause as long as they ask, half of the load is gone. What was read
 //! before it is forgotten: it would be stale by then, and the pause in vain.
+//!
+//! Pauses of what makes a snapshot or a branch follow no backlog. There is one at a time, which
+//! frees no memnode by its absence, and all who want the snapshot wait for it.
 
 use std::collections::BTreeMap;
 

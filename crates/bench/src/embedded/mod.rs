@@ -8,6 +8,7 @@
 pub(crate) mod aftermath;
 mod allocators;
 mod bars;
+mod collection;
 pub(crate) mod keys;
 mod ladder;
 pub(crate) mod minuet;
@@ -115,6 +116,8 @@ pub(crate) enum Cell {
     Skew(skew::SkewOptions),
     /// MYCSB and YCSB.
     Rows(rows::RowsOptions),
+    /// Turns of Minuet's collection after a branch was dropped.
+    Collection(collection::CollectionOptions),
     /// Updates after a snapshot, by the real clock.
     Aftermath(aftermath::AftermathOptions),
     /// What Minuet's transactions cost in messages.
@@ -140,6 +143,7 @@ pub(crate) fn run_cell(cell: &Cell) -> Result<(), EmbeddedError> {
         Cell::Snapshots(options) => snapshots::run_snapshots(options),
         Cell::Skew(options) => skew::run_skew(options),
         Cell::Rows(options) => rows::run_rows(options),
+        Cell::Collection(options) => collection::run_collection(options),
         Cell::Aftermath(options) => aftermath::run_aftermath(options),
         Cell::Minuet(options) => minuet::run_minuet(options),
         Cell::Cluster(options) => run_cluster(options),
