@@ -1,7 +1,7 @@
 //! How the columns of a large list become runs, and single ones again.
 //!
 //! Places are cut into *blocks* of [`RUN_ELEMENTS_MAX`]. What a block holds is packed when many
-//! elements come at once, or when the next block is complete too: so pushes and pops in turns
+//! elements come at once, or when [`KEPT`] elements lie beyond it: so pushes and pops in turns
 //! around a block's end pack and unpack nothing.
 
 use super::run::{self, Elements, RUN_ELEMENTS_MAX, RunName};
@@ -12,6 +12,9 @@ use crate::value::wide::End;
 use crate::value::{HashRef, StringRef};
 
 const BLOCK: i64 = RUN_ELEMENTS_MAX as i64;
+
+/// Elements that stay single at an end. They are stored anew when the block before them is packed.
+const KEPT: i64 = BLOCK / 4;
 
 /// Room that is made for a run, and for a string, before their length is known.
 const RUN_BYTES_SOON: usize = 256;
@@ -112,23 +115,23 @@ impl Columns {
 }
 
 impl ListDraft<'_> {
-    /// Whether an end that comes from one place to another completes a block, so that the one
-    /// before it may be packed.
-    fn completes_a_block(&self, end: End, from: i64, to: i64) -> bool {
+    /// Whether an end that comes from one place to another leaves a block behind it that may be
+    /// packed.
+    fn leaves_a_block(&self, end: End, from: i64, to: i64) -> bool {
         let block = |place: i64| match end {
-            End::First => -(place.div_euclid(BLOCK) + i64::from(place.rem_euclid(BLOCK) > 0)),
-            End::Last => (place + 1).div_euclid(BLOCK),
+            End::First => (-(place + KEPT)).div_euclid(BLOCK),
+            End::Last => (place + 1 - KEPT).div_euclid(BLOCK),
         };
         matches!(self.0.as_ref(), HashRef::Wide(_)) && block(to) > block(from)
     }
 
-    /// After an element was pushed at this place: packs those that it completes a block for.
+    /// After an element was pushed at this place: packs the block that it leaves behind, if any.
     pub(super) fn pushed(&mut self, end: End, place: i64) {
         let before = match end {
             End::First => place + 1,
             End::Last => place - 1,
         };
-        if self.completes_a_block(end, before, place) {
+        if self.leaves_a_block(end, before, place) {
             self.extend_packed(end, place, &[]);
         }
     }
@@ -147,7 +150,7 @@ impl ListDraft<'_> {
             End::First => (edge - count, edge - count),
             End::Last => (edge + 1, edge + count),
         };
-        if self.completes_a_block(end, edge, last) {
+        if self.leaves_a_block(end, edge, last) {
             self.extend_packed(end, edge, &elements);
         } else {
             self.extend_single(end, first, &elements);
@@ -163,11 +166,11 @@ impl ListDraft<'_> {
         self.0.extend(end, &columns.collect::<Vec<_>>());
     }
 
-    /// The same for elements that follow one at the place `edge`, where blocks become complete.
+    /// The same for elements that follow one at the place `edge`, and leave blocks behind.
     fn extend_packed(&mut self, end: End, edge: i64, elements: &[&[u8]]) {
         let count = elements.len() as i64;
-        // Many are packed at once, few when the next block is complete.
-        let kept = if count >= BLOCK { 0 } else { BLOCK };
+        // Many are packed at once, few when the end has gone on.
+        let kept = if count >= BLOCK { 0 } else { KEPT };
         let loose = self.loose(end, edge);
         let new = match end {
             End::First => edge - count..edge,
