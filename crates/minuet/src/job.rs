@@ -435,11 +435,12 @@ impl<P: Program> Job<P> {
         proxy: &Proxy,
         sequences: &[(Slot, Bytes)],
     ) -> VecDeque<(MemnodeId, Items)> {
-        let mut memnodes: BTreeSet<_> = self
-            .sets
-            .reads
-            .keys()
-            .chain(self.sets.writes.keys())
+        // What was allocated and freed again is compared, too: its hint may have been old, and what
+        // was read and freed under that address may have been another's.
+        let sets = &self.sets;
+        let touched = sets.reads.keys().chain(sets.writes.keys()).copied();
+        let mut memnodes: BTreeSet<_> = touched
+            .chain(sets.allocated())
             .map(|address| address.memnode)
             .collect();
         if memnodes.is_empty() {

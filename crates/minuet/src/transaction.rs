@@ -210,8 +210,12 @@ impl Sets {
         self.spend_held(proxy);
     }
 
-    /// Whether everything that was read was so at one moment, at one memnode.
+    /// Whether everything that was read was so at one moment, at one memnode, and no hint is to be
+    /// compared.
     pub(crate) fn is_confirmed_at_once(&self) -> bool {
+        if self.allocated().next().is_some() {
+            return false;
+        }
         let reads = self.reads.values().map(|read| read.confirmed);
         let mut all = reads.chain(self.replicas.values().map(|replica| replica.confirmed));
         let Some(first) = all.next() else {
