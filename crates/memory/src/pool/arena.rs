@@ -100,9 +100,10 @@ impl ArenaUsage {
     }
 }
 
-/// Idle bytes that do not count as used: a chunk and a thirty-second of what is mapped.
+/// Idle bytes that do not count as used: a chunk and a half, which leaves room beside the free
+/// slabs that are kept, and a thirty-second of what is mapped.
 pub(super) fn allowance_bytes(mapped_bytes: u64) -> u64 {
-    Chunk::BYTES as u64 + mapped_bytes / 32
+    (Chunk::BYTES + Chunk::BYTES / 2) as u64 + mapped_bytes / 32
 }
 
 /// Fewer free bytes in slabs are tolerated.
