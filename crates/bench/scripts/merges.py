@@ -131,6 +131,25 @@ def cost(given, folder):
     return took
 
 
+def kill_amid(work, server, usual):
+    """Kills the server at a random moment of the work, which usually takes so long."""
+    working = threading.Thread(target=work, daemon=True)
+    working.start()
+    time.sleep(random.random() * usual * 1.3)
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait()
+    working.join()
+
+
+def merged_once_up(client, keys, value):
+    """How many keys have the value, as soon as the server has read its data."""
+    while True:
+        try:
+            return merged(client, keys, value)
+        except RuntimeError:
+            time.sleep(0.05)
+
+
 def kill(given, folder, usual):
     """One round; returns whether all of the merge was there afterwards."""
     value = b"kill%04d" % random.randrange(10_000)
@@ -150,20 +169,10 @@ def kill(given, folder, usual):
             except (OSError, RuntimeError, TypeError):
                 pass
 
-        merging = threading.Thread(target=merge, daemon=True)
-        merging.start()
-        time.sleep(random.random() * usual * 1.3)
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
-        merging.join()
+        kill_amid(merge, server, usual)
         writer.join()
     with start(given, folder, "sync") as (client, server):
-        while True:
-            try:
-                count = merged(client, given.keys, value)
-                break
-            except RuntimeError:
-                time.sleep(0.05)
+        count = merged_once_up(client, given.keys, value)
         assert count in (0, given.keys), f"{count} keys of a merge are there"
         assert count > 0 or not answers, f"an answered merge is not there: {answers}"
         first = max(0, writer.written - 5000)
@@ -212,20 +221,10 @@ def kill_reset(given, folder, branch, usual):
             except (OSError, RuntimeError):
                 pass
 
-        working = threading.Thread(target=work, daemon=True)
-        working.start()
-        time.sleep(random.random() * usual * 1.3)
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
-        working.join()
+        kill_amid(work, server, usual)
     with start(given, folder, "sync") as (client, _):
         client.call(b"BRANCH", b"USE", branch)
-        while True:
-            try:
-                count = merged(client, given.keys, value)
-                break
-            except RuntimeError:
-                time.sleep(0.05)
+        count = merged_once_up(client, given.keys, value)
         assert count in (0, given.keys), f"{count} keys were not reset"
         assert count == 0 or not answers, f"an answered reset is not there: {answers}"
         names = {line[0] for line in client.call(b"BRANCH", b"LIST")}

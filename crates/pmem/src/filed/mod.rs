@@ -116,14 +116,19 @@ impl Filed {
         // else writes to the file (the lock), and this process writes to a page of it only what
         // its private copy already holds.
         let region = unsafe { Region::new(mapping.start(), bytes) };
-        Ok(Self {
+        Ok(Self::over(region, journal, (mapping, file)))
+    }
+
+    /// A pool whose words are those of the region, in this mapping of this file.
+    fn over(region: Region, journal: Journal, (mapping, file): (Mapping, File)) -> Self {
+        Self {
             region,
             journal: Mutex::new(journal),
             dirty: Mutex::default(),
             wear: Striped::default(),
             _mapping: mapping,
             _file: file,
-        })
+        }
     }
 
     pub(crate) fn region(&self) -> &Region {

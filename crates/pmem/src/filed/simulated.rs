@@ -4,11 +4,10 @@ use std::io;
 use std::path::Path;
 
 use pando_durability::disk::{Access, Disk, DiskFile, SimulatedDisk};
-use pando_sync::Striped;
 use rustix::mm::MapFlags;
 
+use super::Filed;
 use super::journal::{BLOCK_BYTES, Journal, head};
-use super::{Filed, Mutex};
 use crate::mapped::{Mapping, file};
 use crate::region::Region;
 use crate::{Offset, PoolError};
@@ -82,13 +81,6 @@ impl Filed {
         let places = disk.open(path, Access::Read)?;
         places.read_full_at(&mut content, BLOCK_BYTES)?;
         region.write(Offset::new(0), &content);
-        Ok(Self {
-            region,
-            journal: Mutex::new(journal),
-            dirty: Mutex::default(),
-            wear: Striped::default(),
-            _mapping: mapping,
-            _file: file,
-        })
+        Ok(Self::over(region, journal, (mapping, file)))
     }
 }
