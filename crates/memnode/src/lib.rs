@@ -49,4 +49,4 @@ pub use limits::Limits;
 pub use memnode::Memnode;
 pub use message::{InDoubt, Outcome, Reply, Request, Standing};
 pub use minitransaction::{Bytes, Compare, Items, Piece, Write};
-pub use slots::{Latch, Seen, SlotState};
+pub use slots::{Beside, Latch, Seen, SlotState};

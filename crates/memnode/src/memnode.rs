@@ -33,10 +33,10 @@ use crate::allocator::Allocator;
 use crate::ledger::{Ended, Known, Ledger, Prepared};
 use crate::limits::{LISTED_MAX, PARTICIPANTS_MAX, RESERVED_MAX};
 use crate::locks::{self, Locks};
-use crate::slots::Slots;
+use crate::slots::{Beside, Slots};
 use crate::{
-    Bytes, Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request,
-    Seen, Slot, SlotState, Standing, Write,
+    Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Seen,
+    Slot, SlotState, Standing, Write,
 };
 
 /// A minitransaction at this memnode: what it does, and who takes part in it.
@@ -245,15 +245,22 @@ impl Memnode {
         self.slots.place(slot)
     }
 
-    /// A place beside a slot without a latch for what a host derives from its bytes, which is gone
-    /// when these are changed; none of a slot with a latch, or that was never written.
+    /// A place beside a slot without a latch for what a host derives from its bytes, or what they
+    /// stand for, which is gone when these are changed (SL3); none of a slot with a latch, or that
+    /// was never written. No message carries it, no copy of the memnode has it.
     #[inline]
-    pub fn derived(&self, slot: Slot) -> Option<&OnceLock<Bytes>> {
-        self.slots.derived(slot)
+    pub fn beside(&self, slot: Slot) -> Option<&OnceLock<Beside>> {
+        self.slots.beside(slot)
     }
 
-    /// Where a slot's bytes are in memory at this moment, if it has a latch, or what was derived
-    /// from them, for a host that prefetches it; perhaps null.
+    /// What lay beside slots that were written since the last call, but for bytes: a host in a turn
+    /// drops it after that.
+    pub fn take_gone(&mut self) -> Vec<Beside> {
+        self.slots.take_gone()
+    }
+
+    /// Where a slot's bytes are in memory at this moment, if it has a latch, or the bytes beside
+    /// it, for a host that prefetches it; perhaps null.
     pub fn content_place(&self, slot: Slot) -> *const u8 {
         self.slots.content_place(slot)
     }

@@ -13,15 +13,17 @@
 //! | latched | whoever has the memnode for itself, or holds the slot's latch | under the latch, shared |
 //! | any other | whoever has the memnode for itself | anybody |
 //!
-//! What a host derives from the bytes of a slot without a latch may be kept beside them.
+//! A host may keep something beside the bytes of a slot without a latch: what it derived from them,
+//! or what they stand for.
 //!
 //! - **SL1 latched-by-bytes** A slot is latched if and only if its bytes are of the kind that the
 //!   host named. Every write of a minitransaction restores that.
 //! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
 //!   addresses, or one of a slot that nobody else can find, so none waits in a circle.
-//! - **SL3 derived-of-present** What was derived is gone before the bytes are changed: both change
-//!   through the memnode alone.
+//! - **SL3 beside-of-present** What lies beside a slot is gone when its bytes are changed: both
+//!   change through the memnode alone.
 
+use std::any::Any;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::{OnceLock, PoisonError, TryLockError};
@@ -47,12 +49,23 @@ impl SlotState {
     }
 }
 
+/// What a host keeps beside a slot.
+#[derive(Debug)]
+pub enum Beside {
+    /// Bytes, which may be asked for ahead.
+    Bytes(Bytes),
+    /// Anything else, boxed twice, so that a slot is no larger for it.
+    Other(Box<Box<dyn Any + Send + Sync>>),
+}
+
 /// A slot, with its latch or without.
 #[derive(Debug)]
 enum Held {
-    Alone(SlotState, OnceLock<Bytes>),
+    Alone(SlotState, OnceLock<Beside>),
     Latched(RwLock<SlotState>),
 }
+
+const _: () = assert!(size_of::<Held>() <= 48, "few slots share a line");
 
 impl Default for Held {
     fn default() -> Self {
@@ -89,11 +102,19 @@ impl Held {
     /// The state, to be changed (SL3).
     fn state_mut(&mut self) -> &mut SlotState {
         match self {
-            Self::Alone(state, derived) => {
-                derived.take();
+            Self::Alone(state, beside) => {
+                beside.take();
                 state
             }
             Self::Latched(state) => state.get_mut().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// What lies beside it, if its host may take long to drop that.
+    fn take_other(&mut self) -> Option<Beside> {
+        match self {
+            Self::Alone(_, beside) => beside.take().filter(|it| matches!(it, Beside::Other(_))),
+            Self::Latched(_) => None,
         }
     }
 
@@ -192,6 +213,18 @@ impl Deref for Latch<'_> {
 pub(crate) struct Slots {
     states: Vec<Held>,
     latching: Option<Latching>,
+    /// What lay beside slots that were written since.
+    gone: Gone,
+}
+
+/// No copy of a memnode has it, as it has nothing beside its slots.
+#[derive(Debug, Default)]
+struct Gone(Vec<Beside>);
+
+impl Clone for Gone {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 fn index_of(slot: Slot) -> usize {
@@ -203,6 +236,7 @@ impl Slots {
         Self {
             states: Vec::new(),
             latching,
+            gone: Gone::default(),
         }
     }
 
@@ -222,17 +256,22 @@ impl Slots {
         held.map_or(ptr::null(), |held| ptr::from_ref(held).cast())
     }
 
-    /// What was derived from a slot without a latch, or the place for it (SL3).
+    /// What lies beside a slot without a latch, or the place for it (SL3).
     #[inline]
-    pub(crate) fn derived(&self, slot: Slot) -> Option<&OnceLock<Bytes>> {
+    pub(crate) fn beside(&self, slot: Slot) -> Option<&OnceLock<Beside>> {
         match self.states.get(index_of(slot))? {
-            Held::Alone(_, derived) => Some(derived),
+            Held::Alone(_, beside) => Some(beside),
             Held::Latched(_) => None,
         }
     }
 
-    /// Where the bytes of a slot are now, to be asked for, or what was derived from them; null if
-    /// somebody changes them, or nothing was.
+    /// What lay beside slots that were written since the last call, and is no bytes.
+    pub(crate) fn take_gone(&mut self) -> Vec<Beside> {
+        std::mem::take(&mut self.gone.0)
+    }
+
+    /// Where the bytes of a slot are now, to be asked for, or those beside it; null if somebody
+    /// changes them, or there are none.
     pub(crate) fn content_place(&self, slot: Slot) -> *const u8 {
         match self.states.get(index_of(slot)) {
             Some(Held::Latched(state)) => match state.try_read() {
@@ -240,7 +279,10 @@ impl Slots {
                 Err(TryLockError::Poisoned(state)) => state.into_inner().bytes.as_ptr(),
                 Err(TryLockError::WouldBlock) => ptr::null(),
             },
-            Some(Held::Alone(_, derived)) => derived.get().map_or(ptr::null(), |it| it.as_ptr()),
+            Some(Held::Alone(_, beside)) => match beside.get() {
+                Some(Beside::Bytes(bytes)) => bytes.as_ptr(),
+                Some(Beside::Other(_)) | None => ptr::null(),
+            },
             None => ptr::null(),
         }
     }
@@ -315,6 +357,7 @@ impl Slots {
             self.states.resize_with(index + 1, Held::default);
         }
         let held = &mut self.states[index];
+        self.gone.0.extend(held.take_other());
         let state = held.state_mut();
         state.sequence.0 += 1;
         match write {

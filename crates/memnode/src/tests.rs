@@ -3,7 +3,7 @@
 mod agreement;
 
 use crate::{
-    Address, Bytes, Compare, CoordinatorId, InDoubt, Items, Limits, Memnode, MemnodeId,
+    Address, Beside, Bytes, Compare, CoordinatorId, InDoubt, Items, Limits, Memnode, MemnodeId,
     MinitransactionId, Outcome, Piece, Reply, Request, Sequence, Slot, Standing, Write,
 };
 
@@ -107,15 +107,16 @@ fn slots_are_latched_by_their_bytes() {
     assert!(!is_latched(&memnode) && memnode.slot(Slot(3)).is_free());
 }
 
-/// SL3 derived-of-present: whatever is written to a slot, what was derived before is gone.
+/// SL3 beside-of-present: whatever is written to a slot, what lay beside it is gone.
 #[test]
-fn what_was_derived_goes_with_the_bytes() {
+fn what_lies_beside_goes_with_the_bytes() {
     let mut memnode = Memnode::latching(LIMITS, |bytes| bytes.starts_with(b"l"));
     run(&mut memnode, 1, &whole(3, "inner and more"));
     let derive = |memnode: &Memnode| {
-        let place = memnode.derived(Slot(3)).unwrap();
+        let place = memnode.beside(Slot(3)).unwrap();
         assert!(place.get().is_none() && memnode.content_place(Slot(3)).is_null());
-        let derived = place.get_or_init(|| b"derived".as_slice().into());
+        let derived = Bytes::from(b"derived".as_slice());
+        place.set(Beside::Bytes(derived.clone())).unwrap();
         assert_eq!(memnode.content_place(Slot(3)), derived.as_ptr());
     };
     let piece = Piece::Bytes {
@@ -145,13 +146,33 @@ fn what_was_derived_goes_with_the_bytes() {
     derive(&memnode.clone());
     memnode.edit(Slot(3), |bytes| bytes[0] = b'l');
     run(&mut memnode, 9, &whole(3, "leaf"));
-    assert!(memnode.derived(Slot(3)).is_none());
+    assert!(memnode.beside(Slot(3)).is_none() && memnode.take_gone().is_empty());
     assert_eq!(
         memnode.content_place(Slot(3)),
         memnode.see(Slot(3)).as_ptr()
     );
     let latch = memnode.latch(Slot(3));
     assert!(memnode.content_place(Slot(3)).is_null(), "{latch:?}");
+}
+
+/// What may take long to drop is left to the host, once for each.
+#[test]
+fn what_lay_beside_is_left_to_the_host() {
+    let mut memnode = Memnode::latching(LIMITS, |bytes| bytes.starts_with(b"l"));
+    run(&mut memnode, 1, &whole(3, "body"));
+    let place = memnode.beside(Slot(3)).unwrap();
+    place.set(Beside::Other(Box::new(Box::new(7)))).unwrap();
+    assert!(memnode.clone().beside(Slot(3)).unwrap().get().is_none());
+    assert!(memnode.take_gone().is_empty());
+    run(&mut memnode, 2, &writes(&[Write::Free(Slot(3))]));
+    assert!(memnode.beside(Slot(3)).unwrap().get().is_none());
+    assert!(memnode.clone().take_gone().is_empty());
+    let gone = memnode.take_gone();
+    let [Beside::Other(gone)] = &gone[..] else {
+        panic!("what lay beside it: {gone:?}")
+    };
+    assert_eq!(gone.downcast_ref(), Some(&7));
+    assert!(memnode.take_gone().is_empty());
 }
 
 /// A change under a latch is one more state of the slot; a mark is none. Who compares sees that.

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use pando_memnode::{Limits, Memnode, MemnodeId, Reply, Request};
+use pando_memnode::{Beside, Limits, Memnode, MemnodeId, Reply, Request};
 
 use crate::page;
 
@@ -73,6 +73,12 @@ impl Embedded {
     #[inline]
     pub(crate) fn memnode(&self, memnode: MemnodeId) -> &Memnode {
         &self.memnodes[usize::from(memnode.0)]
+    }
+
+    /// What lay beside slots that were written, which whoever had the turn drops behind it.
+    pub(crate) fn take_gone(&mut self) -> Vec<Beside> {
+        let memnodes = self.memnodes.iter_mut();
+        memnodes.flat_map(Memnode::take_gone).collect()
     }
 
     /// A memnode, to be changed in one turn with it.

@@ -13,8 +13,8 @@
 //!   up to the packed bound. (A value that shrinks may stay chunked or wide down to half of the
 //!   bound.) Constructors choose the form; engines refuse a value that is too long for its form.
 //! - **D2 successors-share** Nodes of a chunked column or wide row are shared only between
-//!   successive versions of one value, or with the one value that took them over (RENAME). COPY
-//!   copies.
+//!   versions of one value, on whatever branches, or with the one value that took them over
+//!   (RENAME). COPY copies.
 
 mod amendment;
 mod chunked;

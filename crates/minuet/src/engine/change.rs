@@ -5,18 +5,16 @@ use pando_memnode::{Address, Bytes};
 
 use super::place::{Place, TREE_BYTES};
 use super::sight::Seat;
+use super::value::Coded;
 use super::walk::Spot;
 use super::{Counted, State, bundle, value};
 use crate::page::PageEdit;
 use crate::tree::{body, retire, store};
 
-/// The longest value that is in its entry.
-pub(super) const INLINE_BYTES: usize = super::PAGE_BYTES_MIN / 8;
-
 /// What becomes of an entry.
 enum New<'n> {
     Inline(&'n [u8]),
-    Large(Bytes, u8),
+    Large(Bytes, Coded<'n>),
     Bundle(Bytes),
     Nothing,
 }
@@ -28,20 +26,21 @@ impl State {
         (seat, place): (Seat, &Place<'_>),
         spot: Spot,
         version: ValueVersion,
-        stored: &[u8],
+        stored: Coded<'_>,
     ) {
         let version = version.to_bits();
+        let bytes = stored.bytes;
         if let Some(rest) = place.rest {
-            return self.change_bundle(seat, place, (spot, rest), Some((version, stored)));
+            return self.change_bundle(seat, place, (spot, rest), Some((version, bytes)));
         }
         let old = self.head_at(spot);
-        if stored.len() > INLINE_BYTES {
-            let new = New::Large(body(stored), stored[value::MARK]);
+        if stored.is_large() {
+            let new = New::Large(body(bytes), stored);
             self.change_entry((seat, place, spot.leaf), (version, &new), old);
-        } else if old.is_some() || !self.put_in_place(seat, spot, place.entry(), version, stored) {
+        } else if old.is_some() || !self.put_in_place(seat, spot, place.entry(), version, bytes) {
             self.change_entry(
                 (seat, place, spot.leaf),
-                (version, &New::Inline(stored)),
+                (version, &New::Inline(bytes)),
                 old,
             );
         }
@@ -137,6 +136,7 @@ impl State {
         let key = &place.entry()[TREE_BYTES..];
         let is_old = self.page(leaf).created() != self.tip_at(seat).view.snapshot();
         self.collecting.note_move(is_old || old.is_some());
+        let mut made = Address::default();
         self.run(|transaction| {
             let tip = transaction.tip_of(seat.branch)?;
             if let Some(old) = old {
@@ -149,18 +149,34 @@ impl State {
                     return Ok(());
                 }
                 New::Inline(stored) => *stored,
-                New::Large(bytes, mark) => {
-                    large = value::large(store(transaction, tip, bytes)?, *mark);
+                New::Large(bytes, stored) => {
+                    let head;
+                    (head, made) = store(transaction, tip, bytes)?;
+                    large = value::large(head, stored.bytes[value::MARK]);
                     &large
                 }
                 New::Bundle(bytes) => {
-                    large = value::bundle(store(transaction, tip, bytes)?);
+                    large = value::bundle(store(transaction, tip, bytes)?.0);
                     &large
                 }
             };
             tree.put_version(transaction, tip, key, entry, Some(version))?;
             Ok(())
         });
+        if let New::Large(
+            _,
+            Coded {
+                nodes: Some(nodes), ..
+            },
+        ) = new
+        {
+            // Nobody has seen the body yet (ME1 turns).
+            let beside = self
+                .memnode(made)
+                .beside(made.slot)
+                .expect("a body has no latch (SL1)");
+            beside.set(nodes.beside()).expect("a new body");
+        }
     }
 
     /// Removes up to `steps` keys of dropped trees; returns how many entries that were.

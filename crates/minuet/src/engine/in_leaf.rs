@@ -1,15 +1,12 @@
 //! Updates that change one leaf alone, under its latch, beside readers and writers of other leaves.
 
-use pando_engine::{
-    CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion, mark::MARK_MAX,
-};
+use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, ValueVersion};
 
 use pando_memnode::Latch;
 
-use super::change::INLINE_BYTES;
-use super::place::Place;
+use super::place::{Place, is_long};
 use super::session::{VALUE_BYTES_MAX, show};
-use super::value::encode;
+use super::value::{Coded, Drafted};
 use super::walk::{Found, Spot};
 use super::warmed::Warmed;
 use super::{State, difference};
@@ -70,12 +67,6 @@ pub(super) fn choose<'d>(
     })
 }
 
-/// Writes a value that a key gets.
-pub(super) fn encode_new(stored: &mut Vec<u8>, version: ValueVersion, new: &NewValue<'_>) {
-    stored.clear();
-    encode(stored, &new.view(version), new.mark.min(MARK_MAX));
-}
-
 /// What an update made of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Made {
@@ -98,7 +89,7 @@ impl Made {
 pub(super) fn make<'d, H: CommitHook>(
     clock: &EpochClock,
     (key, found, last): (Key<'_>, Option<&Found<'_>>, Option<ValueVersion>),
-    (stored, refused): (&mut Vec<u8>, &mut bool),
+    (drafted, refused): (&mut Drafted, &mut bool),
     hook: &mut H,
     decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
 ) -> (Option<Made>, Option<u8>) {
@@ -106,8 +97,8 @@ pub(super) fn make<'d, H: CommitHook>(
     let (version, new, is_remembered) = match &change {
         Change::Keep => return (None, mark),
         Change::Put(version, new) => {
-            encode_new(stored, *version, new);
-            if stored.len() > VALUE_BYTES_MAX {
+            drafted.write((*version, new), is_long(key));
+            if drafted.bytes.len() > VALUE_BYTES_MAX {
                 *refused = true;
                 return (None, None);
             }
@@ -176,9 +167,10 @@ impl State {
     pub(super) fn edit_entry<'p>(
         latch: &mut Latch<'_>,
         (index, place): (Result<usize, usize>, impl FnOnce() -> Place<'p>),
-        (version, stored): (ValueVersion, Option<&[u8]>),
+        (version, stored): (ValueVersion, Option<Coded<'_>>),
     ) {
         let version = version.to_bits();
+        let stored = stored.map(|stored| stored.bytes);
         let mut edit = PageEdit::in_place(latch.edit());
         let edited = match (stored, index) {
             (Some(stored), Ok(index)) => edit.set_entry(index, version, stored),
@@ -201,12 +193,12 @@ impl State {
     pub(super) fn update_in_leaf<'d, H: CommitHook>(
         &self,
         (clock, key): (&EpochClock, Key<'_>),
-        (stored, warmed): (&mut Vec<u8>, &mut Warmed),
+        (drafted, warmed): (&mut Drafted, &mut Warmed),
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, BeyondLeaf> {
         for _ in 0..=ROOM_MADE_MAX {
-            match self.try_update((clock, key), (stored, warmed), hook, decide) {
+            match self.try_update((clock, key), (drafted, warmed), hook, decide) {
                 Ok(version) => return Ok(version),
                 Err(Undone::Beyond) => break,
                 Err(Undone::Again) => {}
@@ -218,7 +210,7 @@ impl State {
     fn try_update<'d, H: CommitHook>(
         &self,
         (clock, key): (&EpochClock, Key<'_>),
-        (stored, warmed): (&mut Vec<u8>, &mut Warmed),
+        (drafted, warmed): (&mut Drafted, &mut Warmed),
         hook: &mut H,
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Result<Option<ValueVersion>, Undone> {
@@ -251,13 +243,14 @@ impl State {
                 return Ok(None);
             }
             Change::Put(version, new) => {
-                encode_new(stored, *version, new);
+                drafted.write((*version, new), false);
                 let suffix = place.entry().len() - page.prefix_len();
-                if stored.len() > INLINE_BYTES {
+                if drafted.coded().is_large() {
                     return Err(Undone::Beyond);
                 }
-                if !page.room().put(&page, index, suffix, stored.len()) {
-                    let needed = page.entry_bytes(place.entry(), stored.len());
+                let bytes = drafted.bytes.len();
+                if !page.room().put(&page, index, suffix, bytes) {
+                    let needed = page.entry_bytes(place.entry(), bytes);
                     self.make_room(seat.branch, &mut latch, needed)?;
                     return Err(Undone::Again);
                 }
@@ -273,7 +266,7 @@ impl State {
         let was = found.map(|found| (found.version, found.stored.len()));
         let is_there = new.is_some();
         debug_assert!(is_there || index.is_ok(), "a removed key was there");
-        let stored = is_there.then_some(&stored[..]);
+        let stored = is_there.then(|| drafted.coded());
         Self::edit_entry(&mut latch, (index, || place), (version, stored));
         let is_remembered = matches!(change, Change::Remove(_, true));
         self.remember(key, was, is_there, is_remembered.then_some(version));

@@ -54,8 +54,8 @@
 //! and makes them and lasting snapshots again, see `album`), the coordinator's transactions beside
 //! each other. Leases, and the snapshot service (`service.rs`), are the database's, which has them
 //! for every engine: a snapshot has a name here while anybody may read it, and who reads it asks in
-//! each turn whether it is kept. A large value is stored in one piece: a change of it costs
-//! O(size), and so does a read of a large hash.
+//! each turn whether it is kept. The nodes of a large value lie beside its
+//! body, in this process: over a network a memnode has to get them in messages.
 
 mod album;
 mod branches;
@@ -81,6 +81,7 @@ mod warmed;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use pando_engine::limits::SESSIONS_MAX;
@@ -263,11 +264,39 @@ impl Minuet {
         self.entrance.enter()
     }
 
-    fn write(&self) -> Alone<'_, State> {
+    fn write(&self) -> Turn<'_> {
         let mut state = self.state.alone();
         state.turns += 1;
         state.post_splits();
-        state
+        Turn(Some(state))
+    }
+}
+
+/// Whoever is alone; what lay beside slots and went with them is dropped behind the turn, since
+/// there may be as much of it as a value has nodes.
+struct Turn<'m>(Option<Alone<'m, State>>);
+
+const IN_ITS_TURN: &str = "until it is dropped";
+
+impl Deref for Turn<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect(IN_ITS_TURN)
+    }
+}
+
+impl DerefMut for Turn<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect(IN_ITS_TURN)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let gone = self.database.memnodes_mut().take_gone();
+        self.0 = None;
+        drop(gone);
     }
 }
 

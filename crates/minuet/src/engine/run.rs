@@ -47,12 +47,11 @@ use pando_engine::{Engine, ValueVersion};
 use pando_memnode::{Address, Sequence};
 use pando_sync::shim::{AtomicU64, Ordering};
 
-use super::change::INLINE_BYTES;
 use super::in_leaf::{BeyondLeaf, Made, make};
 use super::place::{Place, key_of};
 use super::session::{MinuetSession, show};
 use super::sight::Sight;
-use super::value::{MARK, deadline_of};
+use super::value::{Coded, Drafted, MARK, deadline_of};
 use super::walk::{Found, Marked, Spot, Target};
 use super::warmed::Warmed;
 use super::{State, difference};
@@ -140,7 +139,7 @@ struct Written {
 enum Value {
     /// In the run's bytes.
     Short(Range<usize>),
-    Long(Vec<u8>),
+    Long(Drafted),
 }
 
 impl Seen {
@@ -152,11 +151,14 @@ impl Seen {
 }
 
 impl Written {
-    fn stored<'r>(&'r self, bytes: &'r [u8]) -> Option<&'r [u8]> {
-        match self.value.as_ref()? {
-            Value::Short(at) => Some(&bytes[at.clone()]),
-            Value::Long(stored) => Some(stored),
-        }
+    fn stored<'r>(&'r self, bytes: &'r [u8]) -> Option<Coded<'r>> {
+        Some(match self.value.as_ref()? {
+            Value::Short(at) => Coded {
+                bytes: &bytes[at.clone()],
+                nodes: None,
+            },
+            Value::Long(drafted) => drafted.coded(),
+        })
     }
 
     fn found<'r>(&'r self, bytes: &'r [u8]) -> Option<Found<'r>> {
@@ -164,7 +166,7 @@ impl Written {
         Some(Found {
             version: self.made.version.to_bits(),
             stored,
-            mark: stored[MARK],
+            mark: stored.bytes[MARK],
             mark_at: (Address::default(), MARK),
             is_apart: false,
         })
@@ -267,14 +269,14 @@ impl Run {
         }
     }
 
-    /// Gives a touched key what was made of it, of which `stored` is the value.
-    fn write(&mut self, place: usize, made: Made, stored: &mut Vec<u8>) {
+    /// Gives a touched key what was made of it, of which `drafted` is the value.
+    fn write(&mut self, place: usize, made: Made, drafted: &mut Drafted) {
         let value = made.is_there.then(|| {
-            if stored.len() > INLINE_BYTES {
-                return Value::Long(std::mem::take(stored));
+            if drafted.coded().is_large() {
+                return Value::Long(take(drafted));
             }
             let start = self.bytes.len();
-            self.bytes.extend_from_slice(stored);
+            self.bytes.extend_from_slice(&drafted.bytes);
             Value::Short(start..self.bytes.len())
         });
         self.touched[place].written = Some(Written { made, value });
@@ -286,7 +288,7 @@ impl Run {
         if let (Some(value), Some(mark)) = (value, mark) {
             match value {
                 Value::Short(at) => self.bytes[at.start + MARK] = mark,
-                Value::Long(stored) => stored[MARK] = mark,
+                Value::Long(drafted) => drafted.bytes[MARK] = mark,
             }
         }
     }
@@ -408,7 +410,7 @@ impl MinuetSession {
             return match written.stored(&run.bytes) {
                 Some(stored) => Probe::Present {
                     version: made.version,
-                    deadline: deadline_of(stored),
+                    deadline: deadline_of(stored.bytes),
                 },
                 None if made.is_remembered => Probe::Removed(made.version),
                 None => Probe::Absent,
@@ -429,7 +431,7 @@ impl MinuetSession {
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         let run = self.under_way.as_mut().expect("a run is under way");
-        let into = (&mut self.stored, &mut self.refused);
+        let into = (&mut self.drafted, &mut self.refused);
         let clock = &*self.engine.clock;
         let place = Place::of(key);
         let whole = place.whole();
@@ -457,7 +459,7 @@ impl MinuetSession {
             })
         };
         let made = made?;
-        run.write(at, made, &mut self.stored);
+        run.write(at, made, &mut self.drafted);
         Some(made.version)
     }
 }

@@ -12,12 +12,12 @@ use pando_memnode::Address;
 use pando_memnode::limits::SLOT_BYTES_MAX;
 use pando_sync::Entrance;
 
-use super::in_leaf::{encode_new, make};
-use super::place::Place;
+use super::in_leaf::make;
+use super::place::{Place, is_long};
 use super::run::{COUNTS_ANYWAY, Run};
 use super::scan::Scan;
 use super::sight::Seat;
-use super::value::deadline_of;
+use super::value::{Coded, Drafted, deadline_of};
 use super::walk::{Found, Marked, Spot, TOGETHER_MAX};
 use super::warmed::Warmed;
 use super::{Minuet, State, difference};
@@ -27,8 +27,8 @@ use crate::tree::BODY_HEADER;
 pub struct MinuetSession {
     pub(super) engine: Arc<Minuet>,
     pub(super) entrance: Entrance<State>,
-    /// A value that is being written, as it is stored.
-    pub(super) stored: Vec<u8>,
+    /// A value that is being written.
+    pub(super) drafted: Drafted,
     /// See [`Self::take_refusal`].
     pub(super) refused: bool,
     pub(super) under_way: Option<Box<Run>>,
@@ -46,15 +46,12 @@ pub struct MinuetSession {
 /// The longest value, as it is stored: its body is one slot.
 pub(super) const VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - BODY_HEADER.len();
 
-/// Bytes of [`MinuetSession::stored`] that are kept from one write to the next.
-pub(super) const STORED_BYTES_KEPT: usize = 1 << 16;
-
 impl MinuetSession {
     pub(super) fn new(engine: Arc<Minuet>, entrance: Entrance<State>) -> Self {
         Self {
             engine,
             entrance,
-            stored: Vec::new(),
+            drafted: Drafted::default(),
             refused: false,
             under_way: None,
             spare: None,
@@ -103,7 +100,7 @@ impl State {
         &mut self,
         (key, seat): (Key<'_>, Seat),
         (place, mut spot): (&Place<'_>, Spot),
-        (version, stored): (ValueVersion, Option<&[u8]>),
+        (version, stored): (ValueVersion, Option<Coded<'_>>),
         is_remembered: bool,
     ) {
         if let Some(copy) = self.copy_leaf(seat, place.entry(), spot.leaf) {
@@ -138,7 +135,7 @@ impl State {
         match found {
             Some(found) => Probe::Present {
                 version: ValueVersion::from_bits(found.version),
-                deadline: deadline_of(found.stored),
+                deadline: deadline_of(found.stored.bytes),
             },
             None => match self.removal(key) {
                 Some(version) => Probe::Removed(version),
@@ -262,14 +259,14 @@ impl Point for MinuetSession {
         let Self {
             engine,
             entrance,
-            stored,
+            drafted,
             refused,
             warmed,
             ..
         } = self;
         let clock = &engine.clock;
         let state = entrance.enter();
-        let done = state.update_in_leaf((clock, key), (stored, warmed), hook, &mut decide);
+        let done = state.update_in_leaf((clock, key), (drafted, warmed), hook, &mut decide);
         drop(state);
         if let Ok(version) = done {
             return version;
@@ -287,7 +284,7 @@ impl Point for MinuetSession {
         let found = state.found_in(&page, spot, &place);
         let last = state.last_version(found.as_ref(), key);
         let what = (key, found.as_ref(), last);
-        let into = (&mut *stored, refused);
+        let into = (&mut *drafted, refused);
         let (made, mark) = make(clock, what, into, hook, &mut decide);
         let Some(made) = made else {
             if let (Some(mark), Some(found)) = (mark, found) {
@@ -298,11 +295,10 @@ impl Point for MinuetSession {
             return None;
         };
         drop(page);
-        let change = (made.version, made.is_there.then_some(&stored[..]));
+        let change = (made.version, made.is_there.then(|| drafted.coded()));
         state.apply((key, seat), (&place, spot), change, made.is_remembered);
-        if stored.capacity() > STORED_BYTES_KEPT {
-            *stored = Vec::new();
-        }
+        drop(state);
+        drafted.clear();
         Some(made.version)
     }
 
@@ -366,14 +362,16 @@ impl Restore for MinuetSession {
         }
         drop(page);
         if let Some(value) = &value {
-            encode_new(&mut self.stored, version, value);
-            if self.stored.len() > VALUE_BYTES_MAX {
+            self.drafted.write((version, value), is_long(key));
+            if self.drafted.bytes.len() > VALUE_BYTES_MAX {
                 self.refused = true;
                 return false;
             }
         }
-        let stored = value.is_some().then_some(&self.stored[..]);
+        let stored = value.is_some().then(|| self.drafted.coded());
         state.apply((key, seat), (&place, spot), (version, stored), true);
+        drop(state);
+        self.drafted.clear();
         true
     }
 }

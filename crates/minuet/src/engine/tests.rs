@@ -7,13 +7,14 @@ use std::sync::Arc;
 use pando_engine::conformance::{Plan, snapshots_stand_on};
 use pando_engine::{
     Body, BodyRef, Decision, Direction, Engine, EpochClock, HashDraft, HashRef, Key, LogEpoch,
-    NewValue, NoHook, Ordered, OrderedAt, Point, Snapshots, StringRef, TreeId, ValueRef,
+    NewValue, NoHook, Ordered, OrderedAt, Point, ReadAt, Snapshots, StringRef, TreeId, ValueRef,
+    ValueVersion,
 };
-
+use pando_memnode::Beside;
 use pando_sync::shim::lock;
 
 use super::walk::Target;
-use super::{Minuet, MinuetSession, Options};
+use super::{From, Minuet, MinuetSession, Options};
 use crate::limits::PAGE_BYTES_MAX;
 
 pando_engine::conformance_suite!(crate::engine::Minuet, restore, snapshots);
@@ -69,6 +70,60 @@ pub(super) fn entry(number: u32, round: u32) -> (Vec<u8>, Vec<u8>) {
     key.extend_from_slice(&number.to_be_bytes());
     let bytes = [9, 40, 600, 5000, 70_000][(number + round) as usize % 5];
     (key, vec![(number + round) as u8; bytes])
+}
+
+/// A change of a large value copies what it changes: so little is not shared by what a snapshot, a
+/// branch and the present have (D2 successors-share).
+#[test]
+fn a_change_of_a_large_value_shares_its_nodes() {
+    const FIELDS: u32 = 20_000;
+    let (clock, engine) = open(2);
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    let keys = [Key::new(tree, b"row"), Key::new(tree, b"string")];
+    let set = |session: &mut MinuetSession, fields: std::ops::Range<u32>| {
+        session.update(keys[0], &mut NoHook, |old| {
+            let mut draft = HashDraft::new(old.map(|old| match old.body {
+                BodyRef::Row(_, row) => row,
+                BodyRef::String(_) => panic!("a row was written"),
+            }));
+            for field in fields.clone() {
+                draft.set(&field.to_be_bytes(), b"value");
+            }
+            Decision::Write(NewValue::new(draft.finish()))
+        });
+    };
+    set(&mut session, 0..FIELDS);
+    put(&mut session, tree, keys[1].bytes, &vec![b'x'; 1 << 20]);
+    let snapshot = engine.freeze(clock.end_all()).unwrap();
+    let branch = engine
+        .create_branch(b"trial", From::Snapshot(snapshot), 2)
+        .unwrap();
+    let on_branch = engine.branch_tree(branch, tree, 2);
+    set(&mut session, 7..8);
+    session.update(keys[1], &mut NoHook, |old| {
+        let Some(BodyRef::String(StringRef::Chunked(string))) = old.map(|old| old.body) else {
+            panic!("a chunked string was written");
+        };
+        Decision::Write(NewValue::new(string.with_write(string.len(), b"more")))
+    });
+    for key in keys {
+        let mine = Key::new(on_branch, key.bytes);
+        session.update(mine, &mut NoHook, |old| {
+            Decision::Write(old.unwrap().hand_over())
+        });
+        let [before, there, now] = [
+            session.get_at(snapshot, key, |value| value.unwrap().hand_over()),
+            session.get(mine, |value| value.unwrap().hand_over()),
+            session.get(key, |value| value.unwrap().hand_over()),
+        ];
+        let [before, there, now] =
+            [&before, &there, &now].map(|value| value.view(ValueVersion::from_bits(1)));
+        assert!(before.heap_bytes() > 200_000, "{}", before.heap_bytes());
+        assert_eq!(before.bytes_beyond(Some(&there)), 0);
+        let apart = before.bytes_beyond(Some(&now));
+        assert!(apart > 0 && apart < 40_000, "{apart} bytes");
+    }
 }
 
 #[test]
@@ -336,8 +391,10 @@ fn finds_all_below(puts_back: bool) -> bool {
         let state = engine.read();
         let root = state.tip.view.root;
         state.near(&state.tip, Target::At(&[]));
-        let memnode = state.database.memnodes().memnode(root.memnode);
-        memnode.derived(root.slot).unwrap().get().unwrap().clone()
+        match state.memnode(root).beside(root.slot).unwrap().get() {
+            Some(Beside::Bytes(fan)) => Beside::Bytes(fan.clone()),
+            other => panic!("a fan: {other:?}"),
+        }
     };
     put_all(&mut session, KEYS / 10..KEYS);
     let mut state = engine.write();
@@ -345,14 +402,14 @@ fn finds_all_below(puts_back: bool) -> bool {
     let memnode = state.database.memnodes_mut().memnode_mut(root.memnode);
     memnode.edit(root.slot, |_| ());
     if puts_back {
-        memnode.derived(root.slot).unwrap().set(fan).unwrap();
+        memnode.beside(root.slot).unwrap().set(fan).unwrap();
     }
     drop(state);
     let mut is_there = |number| session.get(Key::new(tree, &key(number)), |value| value.is_some());
     (0..KEYS).all(&mut is_there)
 }
 
-/// SL3 derived-of-present, where it matters.
+/// SL3 beside-of-present, where it matters.
 #[test]
 fn a_fan_of_an_earlier_page_is_found() {
     assert!(finds_all_below(false));

@@ -16,19 +16,26 @@
 //! | 0 | a string, in one piece whatever its length |
 //! | 1 | a packed row |
 //! | 2 | a wide row: for each field 4 bytes for the length of its name, 4 for that of its value, both |
+//! | 3 | none: a chunked string or a wide row, whose nodes lie beside the body ([`Nodes`]) |
 //! | 6 | in an entry: the address of the head of a large value, which has this layout too |
 //! | 7 | in an entry: the address of the head of a bundle (`bundle`) |
 //!
 //! The version is the entry's. All numbers are little-endian.
+//!
+//! Nodes are immutable and counted, and a value shares with the one that it replaces what they have
+//! in common, whichever versions of the tree have them: so a change of a large value costs what it
+//! changes, and so does a read (`pando_engine`'s values, D2 successors-share). A bundle has its
+//! values whole, as forms 0 and 2.
 
+use std::any::Any;
 use std::num::NonZero;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, RowTag, StringRef,
-    ValueRef, ValueVersion,
+    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, NewValue, RowTag,
+    StringRef, ValueRef, ValueVersion, mark::MARK_MAX,
 };
-use pando_memnode::Address;
+use pando_memnode::{Address, Beside};
 use pando_sync::shim::unmodelled::AtomicU32;
 
 use crate::page::{decode_address, encode_address};
@@ -36,6 +43,7 @@ use crate::page::{decode_address, encode_address};
 const STRING: u8 = 0;
 const PACKED: u8 = 1;
 const WIDE: u8 = 2;
+const NODES: u8 = 3;
 const LARGE: u8 = 6;
 const BUNDLE: u8 = 7;
 const FORM: u8 = 0b111;
@@ -50,6 +58,12 @@ const HAS_TYPE: u8 = 1 << 7;
 pub(super) const MARK: usize = 1;
 /// Bytes before what may be absent.
 const HEADER_BYTES: usize = 2;
+
+/// The longest value that is in its entry.
+pub(super) const INLINE_BYTES: usize = super::PAGE_BYTES_MIN / 8;
+
+/// Bytes of [`Drafted`] that are kept from one write to the next.
+const BYTES_KEPT: usize = 1 << 16;
 
 /// What an entry of a leaf holds.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +105,109 @@ pub(super) fn bundle(head: Address) -> Vec<u8> {
     [&[BUNDLE, 0][..], &encode_address(head)].concat()
 }
 
-/// Writes a value as it is stored. O(size).
-pub(super) fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, mark: u8) {
+/// The nodes of a chunked string or a wide row.
+#[derive(Debug)]
+pub(super) struct Nodes(Body<'static>);
+
+impl Nodes {
+    /// Those of a value, if it has any; it and these are handles on the same. O(1).
+    fn of(value: &ValueRef<'_>) -> Option<Self> {
+        match value.body {
+            BodyRef::String(StringRef::Flat(_)) | BodyRef::Row(_, HashRef::Packed(_)) => None,
+            BodyRef::String(StringRef::Chunked(_)) | BodyRef::Row(_, HashRef::Wide(_)) => {
+                Some(Self(value.hand_over().body))
+            }
+        }
+    }
+
+    /// Their bytes, with those that they share. O(1).
+    fn heap_bytes(&self) -> usize {
+        match self.0.as_ref() {
+            BodyRef::String(string) => string.heap_bytes(),
+            BodyRef::Row(_, row) => row.heap_bytes(),
+        }
+    }
+
+    /// As they lie beside a body.
+    pub(super) fn beside(&self) -> Beside {
+        let body = match self.0.as_ref() {
+            BodyRef::String(string) => string.hand_over().into(),
+            BodyRef::Row(tag, row) => Body::Row(tag, row.hand_over()),
+        };
+        Beside::Other(Box::new(Box::new(Self(body))))
+    }
+
+    /// Those that lie beside a body.
+    pub(super) fn of_beside(beside: &Beside) -> Option<&Self> {
+        match beside {
+            Beside::Other(nodes) => <dyn Any>::downcast_ref(&***nodes),
+            Beside::Bytes(_) => None,
+        }
+    }
+}
+
+/// A value as it is stored: bytes, and nodes if they do not have it whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coded<'s> {
+    pub(super) bytes: &'s [u8],
+    pub(super) nodes: Option<&'s Nodes>,
+}
+
+impl Coded<'_> {
+    /// Whether it is no entry's, but a large value.
+    pub(super) fn is_large(self) -> bool {
+        self.bytes.len() > INLINE_BYTES || self.nodes.is_some()
+    }
+
+    /// How long it is, with its nodes.
+    pub(super) fn len(self) -> usize {
+        self.bytes.len() + self.nodes.map_or(0, Nodes::heap_bytes)
+    }
+}
+
+/// A value that is being written, as it will be stored.
+#[derive(Debug, Default)]
+pub(super) struct Drafted {
+    pub(super) bytes: Vec<u8>,
+    nodes: Option<Nodes>,
+}
+
+impl Drafted {
+    /// Writes a value that a key gets, whole if its bundle will have it.
+    pub(super) fn write(
+        &mut self,
+        (version, new): (ValueVersion, &NewValue<'_>),
+        is_in_bundle: bool,
+    ) {
+        let value = new.view(version);
+        self.bytes.clear();
+        self.nodes = Nodes::of(&value).filter(|_| !is_in_bundle);
+        encode(
+            &mut self.bytes,
+            &value,
+            (new.mark.min(MARK_MAX), self.nodes.is_some()),
+        );
+    }
+
+    #[inline]
+    pub(super) fn coded(&self) -> Coded<'_> {
+        Coded {
+            bytes: &self.bytes,
+            nodes: self.nodes.as_ref(),
+        }
+    }
+
+    /// Keeps nothing of the value, and little of the room that it took.
+    pub(super) fn clear(&mut self) {
+        self.nodes = None;
+        if self.bytes.capacity() > BYTES_KEPT {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+/// Writes a value as it is stored, without its nodes or with them. O(what is written).
+fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, (mark, is_apart): (u8, bool)) {
     let Attributes {
         deadline,
         flags,
@@ -100,6 +215,7 @@ pub(super) fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, mark: u8) {
         token,
     } = value.attributes;
     let form = match value.body {
+        _ if is_apart => NODES,
         BodyRef::String(_) => STRING,
         BodyRef::Row(_, HashRef::Packed(_)) => PACKED,
         BodyRef::Row(_, HashRef::Wide(_)) => WIDE,
@@ -132,6 +248,7 @@ pub(super) fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, mark: u8) {
         out.push(tag as u8);
     }
     match value.body {
+        _ if is_apart => {}
         BodyRef::String(string) => push_all(out, string),
         BodyRef::Row(_, HashRef::Packed(block)) => out.extend_from_slice(block),
         BodyRef::Row(_, hash) => {
@@ -186,21 +303,23 @@ pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
 }
 
 /// Shows a stored value to `read`, with its mark. Returns what `read` returns, and the mark that it
-/// left, if that is another. O(1), and O(size) for a large hash.
+/// left, if that is another. O(1), and O(size) for a wide row in a bundle.
 pub(super) fn show<R>(
-    stored: &[u8],
+    stored: Coded<'_>,
     version: u64,
     mark: u8,
     read: impl FnOnce(ValueRef<'_>) -> R,
 ) -> (R, Option<u8>) {
-    let (attributes, mut content) = attributes_of(stored);
-    let tag = if stored[0] & HAS_TYPE == 0 {
+    let Coded { bytes, nodes } = stored;
+    let (attributes, mut content) = attributes_of(bytes);
+    let tag = if bytes[0] & HAS_TYPE == 0 {
         RowTag::Hash
     } else {
         RowTag::of_number(take::<1>(&mut content)[0]).expect("the type of a row")
     };
     let wide;
-    let body = match stored[0] & FORM {
+    let body = match bytes[0] & FORM {
+        NODES => nodes.expect("a large value's nodes").0.as_ref(),
         STRING => BodyRef::String(StringRef::Flat(content)),
         PACKED => BodyRef::Row(tag, HashRef::Packed(content)),
         _ => {

@@ -9,12 +9,12 @@ use std::ops::{ControlFlow, Deref, Range};
 use std::sync::OnceLock;
 
 use pando_engine::{Direction, Key, TreeId, ValueRef};
-use pando_memnode::{Address, Bytes, Latch, Seen};
+use pando_memnode::{Address, Beside, Latch, Memnode, Seen};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use super::place::{Place, TREE_BYTES, ends, key_of};
 use super::sight::Sight;
-use super::value::{MARK, Stored, show};
+use super::value::{Coded, MARK, Nodes, Stored, show};
 use super::{State, bundle};
 use crate::fault::{Fault, planted};
 use crate::page::{FAN_BYTES, Fan, LeafCell, Page};
@@ -50,7 +50,7 @@ pub(super) struct Spot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'s> {
     pub(super) version: u64,
-    pub(super) stored: &'s [u8],
+    pub(super) stored: Coded<'s>,
     pub(super) mark: u8,
     /// The byte of its mark.
     pub(super) mark_at: (Address, usize),
@@ -62,7 +62,10 @@ impl<'s> Found<'s> {
     fn of_bundle(body: Address, entry: bundle::Entry<'s>) -> Self {
         Self {
             version: entry.version,
-            stored: entry.value,
+            stored: Coded {
+                bytes: entry.value,
+                nodes: None,
+            },
             mark: entry.value[MARK],
             mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
             is_apart: true,
@@ -80,9 +83,13 @@ pub(super) type Marked = (Vec<u8>, u64, u8);
 
 impl State {
     #[inline]
+    pub(super) fn memnode(&self, of: Address) -> &Memnode {
+        self.database.memnodes().memnode(of.memnode)
+    }
+
+    #[inline]
     pub(super) fn see(&self, address: Address) -> Seen<'_> {
-        let memnode = self.database.memnodes().memnode(address.memnode);
-        memnode.see(address.slot)
+        self.memnode(address).see(address.slot)
     }
 
     #[inline]
@@ -102,6 +109,14 @@ impl State {
         (body, &self.lasting(body)[BODY_HEADER.len()..])
     }
 
+    /// A large value, with its nodes.
+    fn coded(&self, head: Address) -> Coded<'_> {
+        let (body, bytes) = self.large(head);
+        let beside = self.memnode(body).beside(body.slot);
+        let nodes = beside.and_then(|it| Nodes::of_beside(it.get()?));
+        Coded { bytes, nodes }
+    }
+
     /// Asks for the part of a page that a search begins with, all lines at once.
     #[inline]
     pub(super) fn prefetch(&self, address: Address) {
@@ -111,30 +126,30 @@ impl State {
     /// Asks for a page's slot, which says where the page is.
     #[inline]
     fn prefetch_slot(&self, address: Address) {
-        let memnode = self.database.memnodes().memnode(address.memnode);
-        prefetch_span(memnode.place(address.slot), SLOT_BYTES);
+        prefetch_span(self.memnode(address).place(address.slot), SLOT_BYTES);
     }
 
-    /// The fan of an inner node (SL3 derived-of-present); none of a leaf.
+    /// The fan of an inner node (SL3 beside-of-present); none of a leaf.
     #[inline]
     fn fan(&self, node: Address) -> Option<Fan<'_>> {
-        let memnode = self.database.memnodes().memnode(node.memnode);
-        let place = memnode.derived(node.slot)?;
-        let fan = match place.get() {
-            Some(fan) => fan,
+        let place = self.memnode(node).beside(node.slot)?;
+        let beside = match place.get() {
+            Some(beside) => beside,
             None => self.make_fan(node, place),
         };
-        Some(Fan::of(fan))
+        match beside {
+            Beside::Bytes(fan) => Some(Fan::of(fan)),
+            Beside::Other(_) => unreachable!("an inner node has a fan beside it"),
+        }
     }
 
     #[cold]
-    fn make_fan<'s>(&self, node: Address, place: &'s OnceLock<Bytes>) -> &'s Bytes {
-        let fan = self.page(node).fan(|child| {
-            let memnode = self.database.memnodes().memnode(child.memnode);
-            memnode.content_place(child.slot)
-        });
+    fn make_fan<'s>(&self, node: Address, place: &'s OnceLock<Beside>) -> &'s Beside {
+        let fan = self
+            .page(node)
+            .fan(|child| self.memnode(child).content_place(child.slot));
         // Of several that were made at a time, one stays.
-        place.get_or_init(|| fan)
+        place.get_or_init(|| Beside::Bytes(fan))
     }
 
     /// The child of an inner node where a key is. Its slot is asked for, and what a search of it
@@ -272,8 +287,8 @@ impl State {
     /// The latch of a leaf.
     #[inline]
     pub(super) fn latch(&self, leaf: Address) -> Latch<'_> {
-        let memnode = self.database.memnodes().memnode(leaf.memnode);
-        memnode.latch(leaf.slot).expect("leaves have latches (SL1)")
+        let latch = self.memnode(leaf).latch(leaf.slot);
+        latch.expect("leaves have latches (SL1)")
     }
 
     /// A leaf, held; asks for the part that a search begins with, all lines at once.
@@ -347,8 +362,8 @@ impl State {
         stored: Stored<'s>,
     ) -> Found<'s> {
         let (stored, is_apart) = match stored {
-            Stored::Inline(stored) => (stored, false),
-            Stored::Large(head) | Stored::Bundle(head) => (self.large(head).1, true),
+            Stored::Inline(bytes) => (Coded { bytes, nodes: None }, false),
+            Stored::Large(head) | Stored::Bundle(head) => (self.coded(head), true),
         };
         Found {
             version: cell.version,

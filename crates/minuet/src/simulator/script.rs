@@ -374,7 +374,7 @@ impl Run<'_, '_> {
             return self.remove(key);
         };
         let number = number.to_le_bytes();
-        let head = tree::store(self.transaction, self.view, &large_body(&number))?;
+        let (head, _) = tree::store(self.transaction, self.view, &large_body(&number))?;
         self.put(key, [&encode_address(head)[..], &number].concat())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A large value is a *head* and a *body* at one memnode. An entry of a leaf holds the head's
 //! address, however its owner writes that. The body never changes, so whoever has the address may
-//! keep its bytes. The head's created-at and copied-to say which versions have the value, as those
+//! keep its bytes, and what an owner in the same process keeps beside them. The head's created-at and copied-to say which versions have the value, as those
 //! of a node do: it is made in the version that is written, and whoever takes its address out of a
 //! leaf frees both if they were made in this version, or else notes in the head that this version
 //! does not have it any more (MB3 old-nodes-say-so). So the collection frees values as it does
@@ -27,19 +27,19 @@ pub(crate) fn body(bytes: &[u8]) -> Bytes {
     [&BODY_HEADER[..], bytes].concat().into()
 }
 
-/// Writes a large value, and returns its head's address.
+/// Writes a large value, and returns the addresses of its head and its body.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     view: View,
     bytes: &Bytes,
-) -> Result<Address, Stop> {
+) -> Result<(Address, Address), Stop> {
     debug_assert!(view.is_tip() && bytes.starts_with(&BODY_HEADER));
     let place = transaction.place();
     let (head, body) = (transaction.allocate(place)?, transaction.allocate(place)?);
     let page = page::head(DATA, head.generation, view.snapshot, body);
     transaction.put_page(head, PageEdit::whole(page));
     transaction.put_bytes(body, bytes.clone());
-    Ok(head)
+    Ok((head, body))
 }
 
 /// Takes a large value out of the version that is written: nothing there leads to it any more.

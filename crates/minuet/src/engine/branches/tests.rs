@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pando_engine::{
     BodyRef, Decision, Direction, Engine, EpochClock, Key, LogEpoch, NoHook, Ordered, OrderedAt,
-    Point, Snapshot, Snapshots, StringRef, TreeId, ValueRef,
+    Point, Snapshot, Snapshots, TreeId, ValueRef,
 };
 
 use super::super::tests::{entry, maintain, open, put, used};
@@ -17,10 +17,12 @@ use crate::limits::DESCENDANTS_MAX;
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn bytes_of(value: ValueRef<'_>) -> Vec<u8> {
-    let BodyRef::String(StringRef::Flat(bytes)) = value.body else {
-        panic!("strings are in one piece");
+    let BodyRef::String(string) = value.body else {
+        panic!("strings were written");
     };
-    bytes.to_vec()
+    let mut bytes = Vec::with_capacity(string.len());
+    string.for_each_piece(0..string.len(), |piece| bytes.extend_from_slice(piece));
+    bytes
 }
 
 fn map_of(session: &mut MinuetSession, at: Option<Snapshot>, tree: TreeId) -> Map {

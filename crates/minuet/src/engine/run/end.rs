@@ -4,7 +4,6 @@ use pando_engine::{Key, TreeId};
 use pando_memnode::Latch;
 use pando_sync::shim::{AtomicU64, Ordering, lock};
 
-use super::super::change::INLINE_BYTES;
 use super::super::in_leaf::{BeyondLeaf, ROOM_MADE_MAX, Undone};
 use super::super::place::{Place, key_of};
 use super::super::walk::Target;
@@ -212,7 +211,7 @@ impl State {
                 return Err(Undone::Beyond);
             }
             let has_room = match (written.stored(bytes), touched.index) {
-                (Some(stored), _) if stored.len() > INLINE_BYTES => return Err(Undone::Beyond),
+                (Some(stored), _) if stored.is_large() => return Err(Undone::Beyond),
                 (Some(stored), index) => {
                     let suffix = whole.len() - page.prefix_len();
                     room.put(&page, index, suffix, stored.len())
