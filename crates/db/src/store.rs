@@ -482,7 +482,6 @@ impl StoreSession {
     pub(crate) fn take_refusal(&mut self) -> bool {
         match self {
             Self::Cdds(session) => session.take_refusal(),
-            Self::Minuet(session) => session.take_refusal(),
             _ => false,
         }
     }

@@ -12,10 +12,10 @@ mod tests;
 
 use std::ops::{Bound, ControlFlow};
 
-use pando_engine::{Direction, Snapshot, TreeId};
+use pando_engine::{Direction, HashDraft, HashRef, Snapshot, TreeId};
 use pando_sync::shim::Ordering;
 
-use super::bundle::{self, SHORT_BYTES};
+use super::bundle::SHORT_BYTES;
 use super::place::{Place, TREE_BYTES};
 use super::sight::sight_of;
 use super::value::Stored;
@@ -75,9 +75,9 @@ impl State {
     }
 
     /// What the entry of a change holds, if it is a bundle.
-    fn bundle_of(&self, entry: Option<&(u64, Vec<u8>)>) -> Option<&[u8]> {
+    fn bundle_of(&self, entry: Option<&(u64, Vec<u8>)>) -> Option<HashRef<'_>> {
         match Stored::of(&entry?.1) {
-            Stored::Bundle(head) => Some(self.large(head).1),
+            Stored::Bundle(head) => Some(self.bundle(head)),
             Stored::Inline(_) | Stored::Large(_) => None,
         }
     }
@@ -89,16 +89,11 @@ impl State {
         if before.is_none() && after.is_none() {
             return vec![change.key.clone()];
         }
-        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        let none = HashDraft::new(None);
+        let [before, after] = [before, after].map(|row| row.unwrap_or(none.as_ref()));
         let common = &change.key[..SHORT_BYTES];
-        let all = bundle::entries(before).chain(bundle::entries(after));
-        let differ = all.filter(|entry| {
-            let value = |bundle| bundle::find(bundle, entry.rest).map(|entry| entry.value);
-            value(before) != value(after)
-        });
-        let mut keys: Vec<_> = differ.map(|entry| [common, entry.rest].concat()).collect();
-        keys.sort_unstable();
-        keys.dedup();
+        let mut keys = Vec::new();
+        after.changed_since(before, &mut |rest, _| keys.push([common, rest].concat()));
         keys
     }
 

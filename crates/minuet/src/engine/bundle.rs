@@ -1,80 +1,55 @@
 //! Long keys: those of one beginning share a bundle.
 //!
 //! A page holds no key longer than [`SHORT_BYTES`] and a few. Longer ones that have the first
-//! [`SHORT_BYTES`] bytes in common are the entries of a *bundle*, a large value. Its key is those
-//! bytes and a zero, which sorts behind the key of just these bytes and before what follows them
-//! all; no short key is that long. A change of an entry costs O(bundle), so many long keys with a
-//! long common beginning are slow.
+//! [`SHORT_BYTES`] bytes in common are the fields of a *bundle*, a row. Its key is those bytes and a
+//! zero, which sorts behind the key of just these bytes and before what follows them all; no short
+//! key is that long.
 //!
-//! An entry, in the order of keys: the length of the key's rest (4), of the value (4), the version
-//! (8), the rest, the value as `value` lays it out. All numbers are little-endian.
+//! A field's name is the rest of the key, its value the version (8 bytes, little-endian) and what an
+//! entry of a leaf would hold: the value, or the head of a large one. So a read and a change of one
+//! of n long keys cost O(log n), as those of a large hash do.
+
+use pando_engine::{Body, HashDraft, HashRef, StringRef};
 
 /// The longest key that is an entry of a leaf by itself.
 pub(super) const SHORT_BYTES: usize = 251;
 
-const HEADER_BYTES: usize = 16;
+/// A key of a bundle: its version, and what an entry would hold.
+pub(super) type Entry<'b> = (u64, &'b [u8]);
 
-/// An entry of a bundle.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry<'b> {
-    /// The key without what all keys of the bundle begin with.
-    pub(super) rest: &'b [u8],
-    pub(super) version: u64,
-    pub(super) value: &'b [u8],
-    /// Where the value begins.
-    pub(super) at: usize,
+fn entry_of(field: StringRef<'_>) -> Entry<'_> {
+    let bytes = field.as_flat().expect("an entry is short");
+    let (version, bytes) = bytes.split_first_chunk().expect("a version");
+    (u64::from_le_bytes(*version), bytes)
 }
 
-/// The entries of a bundle, in the order of keys.
-pub(super) fn entries(bundle: &[u8]) -> impl Iterator<Item = Entry<'_>> {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        let header = bundle.get(at..at + HEADER_BYTES)?;
-        let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-        let (rest, value) = (number(0) as usize, number(4) as usize);
-        let version = u64::from(number(8)) | u64::from(number(12)) << 32;
-        let (key_at, value_at) = (at + HEADER_BYTES, at + HEADER_BYTES + rest);
-        at = value_at + value;
-        Some(Entry {
-            rest: &bundle[key_at..value_at],
-            version,
-            value: &bundle[value_at..at],
-            at: value_at,
-        })
-    })
+/// The key of this rank, in their order: what is left of it, and what there is of it.
+pub(super) fn nth(bundle: HashRef<'_>, rank: usize) -> Option<(&[u8], Entry<'_>)> {
+    let (rest, field) = bundle.nth(rank)?;
+    Some((rest, entry_of(field)))
 }
 
-/// The entry of a key.
-pub(super) fn find<'b>(bundle: &'b [u8], rest: &[u8]) -> Option<Entry<'b>> {
-    entries(bundle).find(|entry| entry.rest == rest)
+/// What there is of a key.
+pub(super) fn find<'b>(bundle: HashRef<'b>, rest: &[u8]) -> Option<Entry<'b>> {
+    bundle.get(rest).map(entry_of)
 }
 
-/// The bundle with an entry changed, added, or removed.
-pub(super) fn with(bundle: &[u8], rest: &[u8], new: Option<(u64, &[u8])>) -> Vec<u8> {
-    let added = new.map_or(0, |(_, value)| HEADER_BYTES + rest.len() + value.len());
-    let mut out = Vec::with_capacity(bundle.len() + added);
-    let mut push = |rest: &[u8], version: u64, value: &[u8]| {
-        out.extend_from_slice(&(rest.len() as u32).to_le_bytes());
-        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-        out.extend_from_slice(&version.to_le_bytes());
-        out.extend_from_slice(rest);
-        out.extend_from_slice(value);
-    };
-    let mut new = new;
-    for entry in entries(bundle) {
-        if entry.rest >= rest
-            && let Some((version, value)) = new.take()
-        {
-            push(rest, version, value);
+/// The bundle with an entry changed, added, or removed; none if none is left.
+pub(super) fn with(
+    bundle: Option<HashRef<'_>>,
+    rest: &[u8],
+    new: Option<Entry<'_>>,
+) -> Option<Body<'static>> {
+    let mut draft = HashDraft::new(bundle);
+    match new {
+        Some((version, bytes)) => {
+            draft.set(rest, &[&version.to_le_bytes()[..], bytes].concat());
         }
-        if entry.rest != rest {
-            push(entry.rest, entry.version, entry.value);
+        None => {
+            draft.remove(rest);
         }
     }
-    if let Some((version, value)) = new {
-        push(rest, version, value);
-    }
-    out
+    (!draft.is_empty()).then(|| draft.finish())
 }
 
 #[cfg(test)]
@@ -83,16 +58,26 @@ mod tests {
 
     #[test]
     fn entries_stay_in_order_and_each_is_there_once() {
-        let mut bundle = Vec::new();
+        let mut bundle: Option<Body<'static>> = None;
+        let row_of = |body: &Body<'static>| match body {
+            Body::Row(_, row) => row.as_ref().hand_over(),
+            Body::String(_) => panic!("a bundle is a row"),
+        };
+        let mut change = |rest: &[u8], new| {
+            let row = bundle.as_ref().map(row_of);
+            bundle = with(row.as_ref().map(|row| row.as_ref()), rest, new);
+            bundle.as_ref().map(row_of)
+        };
         for rest in [&b"b"[..], b"d", b"a", b"c", b"b"] {
-            bundle = with(&bundle, rest, Some((7, rest)));
+            change(rest, Some((7, rest)));
         }
-        let rests: Vec<_> = entries(&bundle).map(|entry| entry.rest).collect();
-        assert_eq!(rests, [&b"a"[..], b"b", b"c", b"d"]);
-        bundle = with(&bundle, b"c", None);
-        assert!(find(&bundle, b"c").is_none());
-        let found = find(&bundle, b"d").unwrap();
-        assert_eq!((found.version, found.value), (7, &b"d"[..]));
-        assert_eq!(&bundle[found.at..][..1], b"d");
+        let row = change(b"c", None).unwrap();
+        let all: Vec<_> = (0..).map_while(|rank| nth(row.as_ref(), rank)).collect();
+        assert_eq!(all, [b"a", b"b", b"d"].map(|key| (&key[..], (7, &key[..]))));
+        assert_eq!(find(row.as_ref(), b"c"), None);
+        assert_eq!(find(row.as_ref(), b"d"), Some((7, &b"d"[..])));
+        assert!(
+            [&b"a"[..], b"b", b"d"].map(|rest| change(rest, None).is_some()) == [true, true, false]
+        );
     }
 }

@@ -1,21 +1,24 @@
 //! Changes of one key: in place where the entry's leaf is enough, else as a transaction.
 
-use pando_engine::ValueVersion;
-use pando_memnode::{Address, Bytes};
+use pando_engine::{HashBody, HashRef, Key, ValueVersion};
+use pando_memnode::Address;
 
-use super::place::{Place, TREE_BYTES};
+use super::place::{Place, TREE_BYTES, key_of};
 use super::sight::Seat;
-use super::value::Coded;
-use super::walk::Spot;
+use super::value::{Coded, Drafted, MARK, Stored};
+use super::walk::{Marked, Spot};
 use super::{Counted, State, bundle, value};
+use crate::error::Stop;
 use crate::page::PageEdit;
+use crate::transaction::Transaction;
 use crate::tree::{body, retire, store};
 
-/// What becomes of an entry.
+/// What becomes of a key.
+#[derive(Clone, Copy)]
 enum New<'n> {
-    Inline(&'n [u8]),
-    Large(Bytes, Coded<'n>),
-    Bundle(Bytes),
+    Put(Coded<'n>),
+    /// What it had, but for the mark.
+    Marked(&'n [u8]),
     Nothing,
 }
 
@@ -29,20 +32,9 @@ impl State {
         stored: Coded<'_>,
     ) {
         let version = version.to_bits();
-        let bytes = stored.bytes;
-        if let Some(rest) = place.rest {
-            return self.change_bundle(seat, place, (spot, rest), Some((version, bytes)));
-        }
-        let old = self.head_at(spot);
-        if stored.is_large() {
-            let new = New::Large(body(bytes), stored);
-            self.change_entry((seat, place, spot.leaf), (version, &new), old);
-        } else if old.is_some() || !self.put_in_place(seat, spot, place.entry(), version, bytes) {
-            self.change_entry(
-                (seat, place, spot.leaf),
-                (version, &New::Inline(bytes)),
-                old,
-            );
+        let is_one = place.rest.is_some() || self.head_at(spot).is_some() || stored.is_large();
+        if is_one || !self.put_in_place(seat, spot, place.entry(), version, stored.bytes) {
+            self.change_entry((seat, place, spot), version, New::Put(stored));
         }
     }
 
@@ -53,13 +45,27 @@ impl State {
         spot: Spot,
         version: ValueVersion,
     ) {
-        if let Some(rest) = place.rest {
-            return self.change_bundle(seat, place, (spot, rest), None);
+        let version = version.to_bits();
+        let is_one = place.rest.is_some() || self.head_at(spot).is_some();
+        if is_one || !self.remove_in_place(seat, spot, version) {
+            self.change_entry((seat, place, spot), version, New::Nothing);
         }
-        let old = self.head_at(spot);
-        if old.is_some() || !self.remove_in_place(seat, spot, version.to_bits()) {
-            self.change_entry((seat, place, spot.leaf), (0, &New::Nothing), old);
-        }
+    }
+
+    /// Gives a key of a bundle the mark that its reader left.
+    pub(super) fn mark_bundled(&mut self, (whole, version, mark): &Marked) {
+        let key = key_of(whole);
+        let Some(seat) = self.seat(key.tree) else {
+            return;
+        };
+        let place = Place::of(Key::new(seat.base, key.bytes));
+        let spot = self.spot(self.tip_at(seat), place.entry());
+        let head = self.head_at(spot).expect("a key of a bundle was found");
+        let rest = place.rest.expect("a long key");
+        let (_, bytes) = bundle::find(self.bundle(head), rest).expect("it was found");
+        let mut bytes = bytes.to_vec();
+        bytes[MARK] = *mark;
+        self.change_entry((seat, &place, spot), *version, New::Marked(&bytes));
     }
 
     /// Changes an entry of a leaf that was made at the tip and has room.
@@ -107,75 +113,82 @@ impl State {
         memnode.edit(leaf.slot, |bytes| edit(&mut PageEdit::in_place(bytes)))
     }
 
-    fn change_bundle(
-        &mut self,
-        seat: Seat,
-        place: &Place<'_>,
-        (spot, rest): (Spot, &[u8]),
-        entry: Option<(u64, &[u8])>,
-    ) {
-        let old = self.head_at(spot);
-        let before = old.map_or(&[][..], |head| self.large(head).1);
-        let bundle = bundle::with(before, rest, entry);
-        let highest = bundle::entries(&bundle).map(|entry| entry.version).max();
-        let new = match highest {
-            Some(highest) => (highest, &New::Bundle(body(&bundle))),
-            None => (0, &New::Nothing),
-        };
-        self.change_entry((seat, place, spot.leaf), new, old);
-    }
-
-    /// Changes an entry of a leaf by a transaction. `old` is the head that it had.
+    /// Changes an entry of a leaf by a transaction, or a key of the bundle that the entry holds.
     fn change_entry(
         &mut self,
-        (seat, place, leaf): (Seat, &Place<'_>, Address),
-        (version, new): (u64, &New<'_>),
-        old: Option<Address>,
+        (seat, place, spot): (Seat, &Place<'_>, Spot),
+        version: u64,
+        new: New<'_>,
     ) {
         let tree = crate::TreeId(seat.base.0);
         let key = &place.entry()[TREE_BYTES..];
-        let is_old = self.page(leaf).created() != self.tip_at(seat).view.snapshot();
-        self.collecting.note_move(is_old || old.is_some());
-        let mut made = Address::default();
+        let page = self.page(spot.leaf);
+        let is_old = page.created() != self.tip_at(seat).view.snapshot();
+        let before = spot.index.map_or(0, |index| page.entry(index).0);
+        drop(page);
+        let head = self.head_at(spot);
+        let bundled = place.rest.map(|rest| {
+            let row = head.map(|head| self.bundle(head));
+            let old = row.and_then(|row| bundle::find(row, rest));
+            let old = old.and_then(|(_, bytes)| Stored::of(bytes).head());
+            let old = old.filter(|_| !matches!(new, New::Marked(_)));
+            (rest, row.map(HashRef::hand_over), old)
+        });
+        let gone = [head, bundled.as_ref().and_then(|(_, _, old)| *old)];
+        self.collecting.note_move(is_old || head.is_some());
+        // Where bodies are, and what lies beside them.
+        let mut made = Vec::new();
         self.run(|transaction| {
+            made.clear();
             let tip = transaction.tip_of(seat.branch)?;
-            if let Some(old) = old {
-                retire(transaction, tip, old)?;
+            for head in gone.into_iter().flatten() {
+                retire(transaction, tip, head)?;
             }
-            let large;
-            let entry = match new {
-                New::Nothing => {
-                    tree.remove(transaction, tip, key)?;
-                    return Ok(());
-                }
-                New::Inline(stored) => *stored,
-                New::Large(bytes, stored) => {
-                    let head;
-                    (head, made) = store(transaction, tip, bytes)?;
-                    large = value::large(head, stored.bytes[value::MARK]);
-                    &large
-                }
-                New::Bundle(bytes) => {
-                    large = value::bundle(store(transaction, tip, bytes)?.0);
-                    &large
-                }
+            let mut keep = |transaction: &mut Transaction<'_>, stored: Coded<'_>| {
+                let (head, at) = store(transaction, tip, &body(stored.bytes))?;
+                made.extend(stored.nodes.map(|nodes| (at, nodes.beside())));
+                Ok::<_, Stop>(head)
             };
-            tree.put_version(transaction, tip, key, entry, Some(version))?;
+            let mut entry = match new {
+                New::Nothing => None,
+                New::Put(stored) if stored.is_large() => {
+                    Some(value::large(keep(transaction, stored)?, stored.bytes[MARK]))
+                }
+                New::Put(Coded { bytes, .. }) | New::Marked(bytes) => Some(bytes.to_vec()),
+            };
+            let mut version = version;
+            if let Some((rest, row, _)) = &bundled {
+                let row = row.as_ref().map(HashBody::as_ref);
+                let new = entry.as_ref().map(|bytes| (version, &bytes[..]));
+                entry = match bundle::with(row, rest, new).map(Drafted::of_row) {
+                    Some(row) => Some(value::bundle(keep(transaction, row.coded())?)),
+                    None => None,
+                };
+                version = version.max(before);
+            }
+            match entry {
+                Some(entry) => {
+                    tree.put_version(transaction, tip, key, &entry, Some(version))?;
+                }
+                None => {
+                    tree.remove(transaction, tip, key)?;
+                }
+            }
             Ok(())
         });
-        if let New::Large(
-            _,
-            Coded {
-                nodes: Some(nodes), ..
-            },
-        ) = new
-        {
-            // Nobody has seen the body yet (ME1 turns).
-            let beside = self
-                .memnode(made)
-                .beside(made.slot)
-                .expect("a body has no latch (SL1)");
-            beside.set(nodes.beside()).expect("a new body");
+        for (body, nodes) in made {
+            // Nobody has seen it yet (ME1 turns).
+            let beside = self.memnode(body).beside(body.slot);
+            let beside = beside.expect("a body has no latch (SL1)");
+            beside.set(nodes).expect("a new body");
+        }
+    }
+
+    /// What is left of the first key of the bundle at a spot, if there is one.
+    fn first_bundled(&self, spot: Spot) -> Option<Vec<u8>> {
+        match Stored::of(self.page(spot.leaf).entry(spot.index.ok()?).1) {
+            Stored::Bundle(head) => Some(bundle::nth(self.bundle(head), 0)?.0.to_vec()),
+            Stored::Inline(_) | Stored::Large(_) => None,
         }
     }
 
@@ -200,12 +213,11 @@ impl State {
                 done += 1;
             }
             for key in keys {
-                let place = Place::of_entry(&key);
+                let mut place = Place::of_entry(&key);
                 let spot = self.spot(self.tip_at(seat), place.entry());
-                let old = self.head_at(spot);
-                if old.is_some() || !self.remove_in_place(seat, spot, 0) {
-                    self.change_entry((seat, &place, spot.leaf), (0, &New::Nothing), old);
-                }
+                let rest = self.first_bundled(spot);
+                place.rest = rest.as_deref();
+                self.remove((seat, &place), spot, ValueVersion::from_bits(0));
                 done += 1;
             }
         }

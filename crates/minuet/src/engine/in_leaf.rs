@@ -4,8 +4,8 @@ use pando_engine::{CommitHook, Decision, EpochClock, Key, NewValue, ValueRef, Va
 
 use pando_memnode::Latch;
 
-use super::place::{Place, is_long};
-use super::session::{VALUE_BYTES_MAX, show};
+use super::place::Place;
+use super::session::show;
 use super::value::{Coded, Drafted};
 use super::walk::{Found, Spot};
 use super::warmed::Warmed;
@@ -84,12 +84,11 @@ impl Made {
     }
 }
 
-/// Lets `decide` decide like [`choose`], and leaves the value as it is stored, if there is one. One
-/// that no slot holds is refused.
+/// Lets `decide` decide like [`choose`], and leaves the value as it is stored, if there is one.
 pub(super) fn make<'d, H: CommitHook>(
     clock: &EpochClock,
     (key, found, last): (Key<'_>, Option<&Found<'_>>, Option<ValueVersion>),
-    (drafted, refused): (&mut Drafted, &mut bool),
+    drafted: &mut Drafted,
     hook: &mut H,
     decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
 ) -> (Option<Made>, Option<u8>) {
@@ -97,11 +96,7 @@ pub(super) fn make<'d, H: CommitHook>(
     let (version, new, is_remembered) = match &change {
         Change::Keep => return (None, mark),
         Change::Put(version, new) => {
-            drafted.write((*version, new), is_long(key));
-            if drafted.bytes.len() > VALUE_BYTES_MAX {
-                *refused = true;
-                return (None, None);
-            }
+            drafted.write(*version, new);
             (*version, Some(new.view(*version)), true)
         }
         Change::Remove(version, is_remembered) => (*version, None, *is_remembered),
@@ -236,14 +231,13 @@ impl State {
         let (change, mark) = choose(clock, found.as_ref(), last, decide);
         let (version, new) = match &change {
             Change::Keep => {
-                if let (Some(mark), Some(found)) = (mark, found) {
-                    let (_, at) = found.mark_at;
+                if let (Some(mark), Some((_, at))) = (mark, found.and_then(|it| it.mark_at)) {
                     latch.mark()[at] = mark;
                 }
                 return Ok(None);
             }
             Change::Put(version, new) => {
-                drafted.write((*version, new), false);
+                drafted.write(*version, new);
                 let suffix = place.entry().len() - page.prefix_len();
                 if drafted.coded().is_large() {
                     return Err(Undone::Beyond);

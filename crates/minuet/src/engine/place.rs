@@ -9,11 +9,6 @@ use super::bundle::SHORT_BYTES;
 /// Bytes of a tree's number.
 pub(super) const TREE_BYTES: usize = 4;
 
-/// Whether a key is in a bundle.
-pub(super) fn is_long(key: Key<'_>) -> bool {
-    key.bytes.len() > SHORT_BYTES
-}
-
 /// Entries' keys of so many bytes need no allocation.
 const ENTRY_BYTES_INLINE: usize = 48;
 const _: () = assert!(ENTRY_BYTES_INLINE < TREE_BYTES + SHORT_BYTES);

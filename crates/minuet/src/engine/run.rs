@@ -167,7 +167,7 @@ impl Written {
             version: self.made.version.to_bits(),
             stored,
             mark: stored.bytes[MARK],
-            mark_at: (Address::default(), MARK),
+            mark_at: None,
             is_apart: false,
         })
     }
@@ -431,7 +431,7 @@ impl MinuetSession {
         decide: &mut impl FnMut(Option<ValueRef<'_>>) -> Decision<'d>,
     ) -> Option<ValueVersion> {
         let run = self.under_way.as_mut().expect("a run is under way");
-        let into = (&mut self.drafted, &mut self.refused);
+        let drafted = &mut self.drafted;
         let clock = &*self.engine.clock;
         let place = Place::of(key);
         let whole = place.whole();
@@ -439,7 +439,7 @@ impl MinuetSession {
             let written = run.written(at);
             let (found, last) = (written.found(&run.bytes), written.made.version);
             let what = (key, found.as_ref(), Some(last));
-            let (made, mark) = make(clock, what, into, hook, decide);
+            let (made, mark) = make(clock, what, drafted, hook, decide);
             run.set_mark(at, mark);
             (at, made)
         } else {
@@ -453,7 +453,7 @@ impl MinuetSession {
                 }
                 let seen = state.seen(key, found);
                 let at = run.see(&whole, seen, at);
-                let (made, mark) = make(clock, (key, found, seen.version), into, hook, decide);
+                let (made, mark) = make(clock, (key, found, seen.version), drafted, hook, decide);
                 run.mark(&whole, found, mark);
                 (at, made)
             })

@@ -9,11 +9,10 @@ use pando_engine::{
     TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 use pando_memnode::Address;
-use pando_memnode::limits::SLOT_BYTES_MAX;
 use pando_sync::Entrance;
 
 use super::in_leaf::make;
-use super::place::{Place, is_long};
+use super::place::Place;
 use super::run::{COUNTS_ANYWAY, Run};
 use super::scan::Scan;
 use super::sight::Seat;
@@ -21,7 +20,6 @@ use super::value::{Coded, Drafted, deadline_of};
 use super::walk::{Found, Marked, Spot, TOGETHER_MAX};
 use super::warmed::Warmed;
 use super::{Minuet, State, difference};
-use crate::tree::BODY_HEADER;
 
 /// A session of the engine; dropping it frees its place.
 pub struct MinuetSession {
@@ -29,8 +27,6 @@ pub struct MinuetSession {
     pub(super) entrance: Entrance<State>,
     /// A value that is being written.
     pub(super) drafted: Drafted,
-    /// See [`Self::take_refusal`].
-    pub(super) refused: bool,
     pub(super) under_way: Option<Box<Run>>,
     /// What the next run will be.
     pub(super) spare: Option<Box<Run>>,
@@ -43,16 +39,12 @@ pub struct MinuetSession {
     pub(super) conflicted: bool,
 }
 
-/// The longest value, as it is stored: its body is one slot.
-pub(super) const VALUE_BYTES_MAX: usize = SLOT_BYTES_MAX - BODY_HEADER.len();
-
 impl MinuetSession {
     pub(super) fn new(engine: Arc<Minuet>, entrance: Entrance<State>) -> Self {
         Self {
             engine,
             entrance,
             drafted: Drafted::default(),
-            refused: false,
             under_way: None,
             spare: None,
             warmed: Warmed::default(),
@@ -60,12 +52,6 @@ impl MinuetSession {
             marked: Vec::new(),
             conflicted: false,
         }
-    }
-
-    /// Whether a write since the last call was of a value that no slot holds. It changed nothing.
-    #[inline]
-    pub fn take_refusal(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
     }
 }
 
@@ -260,7 +246,6 @@ impl Point for MinuetSession {
             engine,
             entrance,
             drafted,
-            refused,
             warmed,
             ..
         } = self;
@@ -284,13 +269,12 @@ impl Point for MinuetSession {
         let found = state.found_in(&page, spot, &place);
         let last = state.last_version(found.as_ref(), key);
         let what = (key, found.as_ref(), last);
-        let into = (&mut *drafted, refused);
-        let (made, mark) = make(clock, what, into, hook, &mut decide);
+        let (made, mark) = make(clock, what, drafted, hook, &mut decide);
         let Some(made) = made else {
             if let (Some(mark), Some(found)) = (mark, found) {
-                let mark_at = found.mark_at;
+                let marked = (Place::of(key).whole().into_owned(), found.version, mark);
                 drop(page);
-                state.set_mark(mark_at, mark);
+                state.leave_mark_alone(&marked);
             }
             return None;
         };
@@ -362,11 +346,7 @@ impl Restore for MinuetSession {
         }
         drop(page);
         if let Some(value) = &value {
-            self.drafted.write((version, value), is_long(key));
-            if self.drafted.bytes.len() > VALUE_BYTES_MAX {
-                self.refused = true;
-                return false;
-            }
+            self.drafted.write(version, value);
         }
         let stored = value.is_some().then(|| self.drafted.coded());
         state.apply((key, seat), (&place, spot), (version, stored), true);

@@ -126,6 +126,31 @@ fn a_change_of_a_large_value_shares_its_nodes() {
     }
 }
 
+/// A reader's mark stays on a long key, too, whose value is as it was, and goes with a new one.
+#[test]
+fn a_long_key_keeps_the_mark_of_its_reader() {
+    let (_, engine) = open(2);
+    let mut session = engine.session().unwrap();
+    let tree = engine.create_tree();
+    for (number, bytes) in [(1, 9), (2, 600), (3, 70_000)] {
+        let long = [&[b'l'; 300][..], &[number]].concat();
+        let key = Key::new(tree, &long);
+        put(&mut session, tree, &long, &vec![number; bytes]);
+        let version = session.get(key, |value| {
+            value.unwrap().mark.set(5);
+            value.unwrap().version
+        });
+        let read = |value: Option<ValueRef<'_>>| {
+            let value = value.unwrap();
+            (value.version, value.mark.get(), len_of(value))
+        };
+        assert_eq!(session.get(key, read), (version, 5, bytes));
+        put(&mut session, tree, &long, b"new");
+        let (later, mark, len) = session.get(key, read);
+        assert!(later > version && (mark, len) == (0, 3));
+    }
+}
+
 #[test]
 fn memnodes_share_the_pages() {
     snapshots_stand_on(&Plan::from_environment(), || open(3)).unwrap();

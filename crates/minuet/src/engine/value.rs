@@ -13,10 +13,9 @@
 //!
 //! | form | content |
 //! |---|---|
-//! | 0 | a string, in one piece whatever its length |
+//! | 0 | a flat string |
 //! | 1 | a packed row |
-//! | 2 | a wide row: for each field 4 bytes for the length of its name, 4 for that of its value, both |
-//! | 3 | none: a chunked string or a wide row, whose nodes lie beside the body ([`Nodes`]) |
+//! | 2 | none: a chunked string or a wide row, whose nodes lie beside the body ([`Nodes`]) |
 //! | 6 | in an entry: the address of the head of a large value, which has this layout too |
 //! | 7 | in an entry: the address of the head of a bundle (`bundle`) |
 //!
@@ -24,16 +23,15 @@
 //!
 //! Nodes are immutable and counted, and a value shares with the one that it replaces what they have
 //! in common, whichever versions of the tree have them: so a change of a large value costs what it
-//! changes, and so does a read (`pando_engine`'s values, D2 successors-share). A bundle has its
-//! values whole, as forms 0 and 2.
+//! changes, and so does a read (`pando_engine`'s values, D2 successors-share).
 
 use std::any::Any;
 use std::num::NonZero;
 
 use pando_engine::mark::with_mark;
 use pando_engine::{
-    AccessMark, Attributes, Body, BodyRef, Deadline, HashDraft, HashRef, NewValue, RowTag,
-    StringRef, ValueRef, ValueVersion, mark::MARK_MAX,
+    AccessMark, Attributes, Body, BodyRef, Deadline, HashRef, NewValue, RowTag, StringRef,
+    ValueRef, ValueVersion, mark::MARK_MAX,
 };
 use pando_memnode::{Address, Beside};
 use pando_sync::shim::unmodelled::AtomicU32;
@@ -42,8 +40,7 @@ use crate::page::{decode_address, encode_address};
 
 const STRING: u8 = 0;
 const PACKED: u8 = 1;
-const WIDE: u8 = 2;
-const NODES: u8 = 3;
+const NODES: u8 = 2;
 const LARGE: u8 = 6;
 const BUNDLE: u8 = 7;
 const FORM: u8 = 0b111;
@@ -173,20 +170,19 @@ pub(super) struct Drafted {
 }
 
 impl Drafted {
-    /// Writes a value that a key gets, whole if its bundle will have it.
-    pub(super) fn write(
-        &mut self,
-        (version, new): (ValueVersion, &NewValue<'_>),
-        is_in_bundle: bool,
-    ) {
+    /// A bundle.
+    pub(super) fn of_row(row: Body<'static>) -> Self {
+        let mut drafted = Self::default();
+        drafted.write(ValueVersion::from_bits(0), &NewValue::new(row));
+        drafted
+    }
+
+    /// Writes a value that a key gets.
+    pub(super) fn write(&mut self, version: ValueVersion, new: &NewValue<'_>) {
         let value = new.view(version);
         self.bytes.clear();
-        self.nodes = Nodes::of(&value).filter(|_| !is_in_bundle);
-        encode(
-            &mut self.bytes,
-            &value,
-            (new.mark.min(MARK_MAX), self.nodes.is_some()),
-        );
+        self.nodes = Nodes::of(&value);
+        encode(&mut self.bytes, &value, new.mark.min(MARK_MAX));
     }
 
     #[inline]
@@ -206,8 +202,8 @@ impl Drafted {
     }
 }
 
-/// Writes a value as it is stored, without its nodes or with them. O(what is written).
-fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, (mark, is_apart): (u8, bool)) {
+/// Writes a value as it is stored, without its nodes.
+fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, mark: u8) {
     let Attributes {
         deadline,
         flags,
@@ -215,10 +211,9 @@ fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, (mark, is_apart): (u8, bool))
         token,
     } = value.attributes;
     let form = match value.body {
-        _ if is_apart => NODES,
-        BodyRef::String(_) => STRING,
+        BodyRef::String(StringRef::Flat(_)) => STRING,
         BodyRef::Row(_, HashRef::Packed(_)) => PACKED,
-        BodyRef::Row(_, HashRef::Wide(_)) => WIDE,
+        BodyRef::String(StringRef::Chunked(_)) | BodyRef::Row(_, HashRef::Wide(_)) => NODES,
     };
     let row = match value.body {
         BodyRef::String(_) | BodyRef::Row(RowTag::Hash, _) => None,
@@ -248,23 +243,11 @@ fn encode(out: &mut Vec<u8>, value: &ValueRef<'_>, (mark, is_apart): (u8, bool))
         out.push(tag as u8);
     }
     match value.body {
-        _ if is_apart => {}
-        BodyRef::String(string) => push_all(out, string),
-        BodyRef::Row(_, HashRef::Packed(block)) => out.extend_from_slice(block),
-        BodyRef::Row(_, hash) => {
-            for (field, value) in hash.iter() {
-                for bytes in [field.len(), value.len()] {
-                    out.extend_from_slice(&(bytes as u32).to_le_bytes());
-                }
-                out.extend_from_slice(field);
-                push_all(out, value);
-            }
+        BodyRef::String(StringRef::Flat(bytes)) | BodyRef::Row(_, HashRef::Packed(bytes)) => {
+            out.extend_from_slice(bytes);
         }
+        BodyRef::String(StringRef::Chunked(_)) | BodyRef::Row(_, HashRef::Wide(_)) => {}
     }
-}
-
-fn push_all(out: &mut Vec<u8>, string: StringRef<'_>) {
-    string.for_each_piece(0..string.len(), |piece| out.extend_from_slice(piece));
 }
 
 /// Takes the next bytes off.
@@ -303,7 +286,7 @@ pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
 }
 
 /// Shows a stored value to `read`, with its mark. Returns what `read` returns, and the mark that it
-/// left, if that is another. O(1), and O(size) for a wide row in a bundle.
+/// left, if that is another. O(1).
 pub(super) fn show<R>(
     stored: Coded<'_>,
     version: u64,
@@ -317,15 +300,10 @@ pub(super) fn show<R>(
     } else {
         RowTag::of_number(take::<1>(&mut content)[0]).expect("the type of a row")
     };
-    let wide;
     let body = match bytes[0] & FORM {
-        NODES => nodes.expect("a large value's nodes").0.as_ref(),
         STRING => BodyRef::String(StringRef::Flat(content)),
         PACKED => BodyRef::Row(tag, HashRef::Packed(content)),
-        _ => {
-            wide = row_of(tag, content);
-            wide.as_ref()
-        }
+        _ => nodes.expect("a large value's nodes").0.as_ref(),
     };
     let word = AtomicU32::new(with_mark(0, mark));
     let shown = read(ValueRef {
@@ -338,16 +316,12 @@ pub(super) fn show<R>(
     (shown, (left != mark).then_some(left))
 }
 
-/// The row that these fields make.
-fn row_of(tag: RowTag, mut content: &[u8]) -> Body<'static> {
-    let mut draft = HashDraft::new_as(tag, None);
-    while !content.is_empty() {
-        let name = u32::from_le_bytes(take(&mut content)) as usize;
-        let value = u32::from_le_bytes(take(&mut content)) as usize;
-        let (field, rest) = content.split_at(name);
-        let (value, rest) = rest.split_at(value);
-        draft.set(field, value);
-        content = rest;
+/// The row that a bundle is.
+pub(super) fn row_in(bundle: Coded<'_>) -> HashRef<'_> {
+    let nodes = bundle.nodes.map(|nodes| nodes.0.as_ref());
+    match nodes {
+        Some(BodyRef::Row(_, row)) => row,
+        Some(BodyRef::String(_)) => unreachable!("a bundle is a row"),
+        None => HashRef::Packed(&bundle.bytes[HEADER_BYTES..]),
     }
-    draft.finish_as(tag)
 }

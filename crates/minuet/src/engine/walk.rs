@@ -8,13 +8,13 @@
 use std::ops::{ControlFlow, Deref, Range};
 use std::sync::OnceLock;
 
-use pando_engine::{Direction, Key, TreeId, ValueRef};
+use pando_engine::{Direction, HashRef, Key, TreeId, ValueRef};
 use pando_memnode::{Address, Beside, Latch, Memnode, Seen};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 use super::place::{Place, TREE_BYTES, ends, key_of};
 use super::sight::Sight;
-use super::value::{Coded, MARK, Nodes, Stored, show};
+use super::value::{Coded, MARK, Nodes, Stored, row_in, show};
 use super::{State, bundle};
 use crate::fault::{Fault, planted};
 use crate::page::{FAN_BYTES, Fan, LeafCell, Page};
@@ -52,26 +52,13 @@ pub(super) struct Found<'s> {
     pub(super) version: u64,
     pub(super) stored: Coded<'s>,
     pub(super) mark: u8,
-    /// The byte of its mark.
-    pub(super) mark_at: (Address, usize),
+    /// The byte of its mark; none of a key of a bundle, or of what a run writes.
+    pub(super) mark_at: Option<(Address, usize)>,
     /// Whether it is not in its entry.
     pub(super) is_apart: bool,
 }
 
 impl<'s> Found<'s> {
-    fn of_bundle(body: Address, entry: bundle::Entry<'s>) -> Self {
-        Self {
-            version: entry.version,
-            stored: Coded {
-                bytes: entry.value,
-                nodes: None,
-            },
-            mark: entry.value[MARK],
-            mark_at: (body, BODY_HEADER.len() + entry.at + MARK),
-            is_apart: true,
-        }
-    }
-
     /// Shows it to `read`; also returns the mark that `read` left, if that is another.
     pub(super) fn show<R>(&self, read: impl FnOnce(ValueRef<'_>) -> R) -> (R, Option<u8>) {
         show(self.stored, self.version, self.mark, read)
@@ -103,15 +90,15 @@ impl State {
         seen.lasting().expect("only leaves are latched (SL1)")
     }
 
-    /// The bytes of a large value.
-    pub(super) fn large(&self, head: Address) -> (Address, &[u8]) {
-        let body = body_of(self.lasting(head)).expect("a value's head (ME2)");
-        (body, &self.lasting(body)[BODY_HEADER.len()..])
+    /// The keys of a bundle.
+    pub(super) fn bundle(&self, head: Address) -> HashRef<'_> {
+        row_in(self.coded(head))
     }
 
     /// A large value, with its nodes.
     fn coded(&self, head: Address) -> Coded<'_> {
-        let (body, bytes) = self.large(head);
+        let body = body_of(self.lasting(head)).expect("a value's head (ME2)");
+        let bytes = &self.lasting(body)[BODY_HEADER.len()..];
         let beside = self.memnode(body).beside(body.slot);
         let nodes = beside.and_then(|it| Nodes::of_beside(it.get()?));
         Coded { bytes, nodes }
@@ -345,9 +332,8 @@ impl State {
         let cell = page.leaf_cell(spot.index.ok()?);
         match Stored::of(cell.value) {
             Stored::Bundle(head) => {
-                let (body, bytes) = self.large(head);
-                let entry = bundle::find(bytes, place.rest?)?;
-                Some(Found::of_bundle(body, entry))
+                let entry = bundle::find(self.bundle(head), place.rest?)?;
+                Some(self.found_bundled(entry))
             }
             alone => Some(self.found_alone(spot.leaf, cell, alone)),
         }
@@ -369,8 +355,23 @@ impl State {
             version: cell.version,
             stored,
             mark: cell.value[MARK],
-            mark_at: (leaf, cell.value_at + MARK),
+            mark_at: Some((leaf, cell.value_at + MARK)),
             is_apart,
+        }
+    }
+
+    /// The value of a key of a bundle.
+    fn found_bundled<'s>(&'s self, (version, bytes): bundle::Entry<'s>) -> Found<'s> {
+        let stored = match Stored::of(bytes) {
+            Stored::Large(head) => self.coded(head),
+            _ => Coded { bytes, nodes: None },
+        };
+        Found {
+            version,
+            stored,
+            mark: bytes[MARK],
+            mark_at: None,
+            is_apart: true,
         }
     }
 
@@ -432,15 +433,14 @@ impl State {
             };
             key.pop();
             let common = key.len();
-            let (body, bytes) = self.large(head);
-            let mut entries: Vec<_> = bundle::entries(bytes).collect();
-            if is_back {
-                entries.reverse();
-            }
-            for entry in entries {
+            let keys = self.bundle(head);
+            let count = keys.len();
+            for rank in 0..count {
+                let rank = if is_back { count - 1 - rank } else { rank };
+                let (rest, entry) = bundle::nth(keys, rank).expect("a rank below the count");
                 key.truncate(common);
-                key.extend_from_slice(entry.rest);
-                visit(&key[TREE_BYTES..], &Found::of_bundle(body, entry))?;
+                key.extend_from_slice(rest);
+                visit(&key[TREE_BYTES..], &self.found_bundled(entry))?;
             }
         }
         ControlFlow::Continue(())
@@ -633,8 +633,10 @@ impl State {
             let same = found.filter(|found| found.version == marked.1);
             same.map(|found| found.mark_at)
         });
-        if let Some(mark_at) = mark_at {
-            self.set_mark(mark_at, marked.2);
+        match mark_at {
+            Some(Some(at)) => self.set_mark(at, marked.2),
+            Some(None) => self.mark_bundled(marked),
+            None => {}
         }
     }
 
