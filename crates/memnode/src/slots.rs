@@ -19,8 +19,8 @@
 //!   host named. Every write of a minitransaction restores that.
 //! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
 //!   addresses, or one of a slot that nobody else can find, so none waits in a circle.
-//! - **SL3 derived-of-present** What was derived is gone before the bytes are changed: both change
-//!   through the memnode alone.
+//! - **SL3 derived-of-present** What was derived is gone before the bytes are changed, or whoever
+//!   changes them sees to it ([`crate::Memnode::edit_both`]): both change through the memnode alone.
 
 use std::ops::Deref;
 use std::ptr;
@@ -267,6 +267,24 @@ impl Slots {
         assert!(!state.is_free(), "{slot:?} is in use");
         state.sequence.0 += 1;
         edit(Bytes::make_mut(&mut state.bytes))
+    }
+
+    /// The same, with what was derived from the bytes, which stays (SL3).
+    pub(crate) fn edit_both<R>(
+        &mut self,
+        slot: Slot,
+        edit: impl FnOnce(&mut [u8], Option<&mut Bytes>) -> R,
+    ) -> R {
+        let (state, derived) = match &mut self.states[index_of(slot)] {
+            Held::Alone(state, derived) => (state, derived.get_mut()),
+            Held::Latched(state) => {
+                let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
+                (state, None)
+            }
+        };
+        assert!(!state.is_free(), "{slot:?} is in use");
+        state.sequence.0 += 1;
+        edit(Bytes::make_mut(&mut state.bytes), derived)
     }
 
     /// Changes one byte, which no sequence covers.

@@ -106,8 +106,8 @@ impl State {
         (version, stored): (ValueVersion, Option<&[u8]>),
         is_remembered: bool,
     ) {
-        if let Some(copy) = self.copy_leaf(seat, place.entry(), spot.leaf) {
-            spot.leaf = copy;
+        if let Some(leaf) = self.own_leaf(seat, place.entry()) {
+            spot.leaf = leaf;
         }
         let page = self.page(spot.leaf);
         let old = self.found_in(&page, spot, place);
