@@ -35,8 +35,8 @@ use crate::limits::{LISTED_MAX, PARTICIPANTS_MAX, RESERVED_MAX};
 use crate::locks::{self, Locks};
 use crate::slots::{Beside, Slots};
 use crate::{
-    Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request, Seen,
-    Slot, SlotState, Standing, Write,
+    Bytes, Compare, Items, Latch, Limits, MemnodeId, MinitransactionId, Outcome, Reply, Request,
+    Seen, Sequence, Slot, SlotState, Standing, Write,
 };
 
 /// A minitransaction at this memnode: what it does, and who takes part in it.
@@ -285,6 +285,36 @@ impl Memnode {
         self.slots.edit(slot, edit)
     }
 
+    /// The same, with the bytes beside it, if there are any: those stay, so `edit` makes them what
+    /// they are to be (SL3 beside-of-present).
+    ///
+    /// # Panics
+    /// As [`Self::edit`].
+    pub fn edit_both<R>(
+        &mut self,
+        slot: Slot,
+        edit: impl FnOnce(&mut [u8], Option<&mut Bytes>) -> R,
+    ) -> R {
+        assert!(self.locks.is_empty(), "nothing is prepared");
+        self.slots.edit_both(slot, edit)
+    }
+
+    /// Writes a slot that was reserved, as a minitransaction of one phase does that compares its
+    /// sequence: for a host that is in one turn with its memnode. Returns whether it was free, and
+    /// in that state.
+    ///
+    /// # Panics
+    /// When anything is prepared: the slot might be locked.
+    pub fn fill(&mut self, slot: Slot, sequence: Sequence, bytes: impl FnOnce() -> Bytes) -> bool {
+        assert!(self.locks.is_empty(), "nothing is prepared");
+        let state = self.slots.get(slot);
+        let is_as_reserved = state.is_free() && state.sequence == sequence;
+        if is_as_reserved {
+            self.write_one(&Write::Whole(slot, bytes()));
+        }
+        is_as_reserved
+    }
+
     /// Changes a byte of a slot that no comparison covers: its sequence stays.
     pub fn mark(&mut self, slot: Slot, at: usize, byte: u8) {
         self.slots.mark(slot, at, byte);
@@ -444,13 +474,15 @@ impl Memnode {
     }
 
     fn write(&mut self, items: &Items) {
-        for write in &items.writes {
-            let was_free = self.slots.bytes_len(write.slot()) == 0;
-            self.slots.apply(write);
-            let is_free = self.slots.bytes_len(write.slot()) == 0;
-            self.allocator
-                .note(write.slot(), was_free, is_free, &self.limits);
-        }
+        items.writes.iter().for_each(|write| self.write_one(write));
+    }
+
+    fn write_one(&mut self, write: &Write) {
+        let was_free = self.slots.bytes_len(write.slot()) == 0;
+        self.slots.apply(write);
+        let is_free = self.slots.bytes_len(write.slot()) == 0;
+        self.allocator
+            .note(write.slot(), was_free, is_free, &self.limits);
     }
 
     /// The second phase. A decision that comes again changes nothing.

@@ -20,8 +20,8 @@
 //!   host named. Every write of a minitransaction restores that.
 //! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
 //!   addresses, or one of a slot that nobody else can find, so none waits in a circle.
-//! - **SL3 beside-of-present** What lies beside a slot is gone when its bytes are changed: both
-//!   change through the memnode alone.
+//! - **SL3 beside-of-present** What lies beside a slot is gone when its bytes are changed, or whoever
+//!   changes them sees to it ([`crate::Memnode::edit_both`]): both change through the memnode alone.
 
 use std::any::Any;
 use std::ops::Deref;
@@ -309,6 +309,27 @@ impl Slots {
         assert!(!state.is_free(), "{slot:?} is in use");
         state.sequence.0 += 1;
         edit(Bytes::make_mut(&mut state.bytes))
+    }
+
+    /// The same, with the bytes beside it, which stay (SL3).
+    pub(crate) fn edit_both<R>(
+        &mut self,
+        slot: Slot,
+        edit: impl FnOnce(&mut [u8], Option<&mut Bytes>) -> R,
+    ) -> R {
+        let (state, beside) = match &mut self.states[index_of(slot)] {
+            Held::Alone(state, beside) => match beside.get_mut() {
+                Some(Beside::Bytes(bytes)) => (state, Some(bytes)),
+                Some(Beside::Other(_)) | None => (state, None),
+            },
+            Held::Latched(state) => {
+                let state = state.get_mut().unwrap_or_else(PoisonError::into_inner);
+                (state, None)
+            }
+        };
+        assert!(!state.is_free(), "{slot:?} is in use");
+        state.sequence.0 += 1;
+        edit(Bytes::make_mut(&mut state.bytes), beside)
     }
 
     /// Changes one byte, which no sequence covers.

@@ -1,6 +1,6 @@
 //! One proxy and memnodes that answer at once: transactions one after the other, run by function.
 
-use pando_memnode::{Address, CoordinatorId, Limits};
+use pando_memnode::{Address, Bytes, CoordinatorId, Limits, MemnodeId, Reply, Request};
 
 use crate::error::{Error, Stop};
 use crate::job::Job;
@@ -70,6 +70,52 @@ impl Database {
         self.proxy.uncache(address);
         let memnode = self.memnodes.memnode_mut(address.memnode);
         memnode.edit(address.slot, edit)
+    }
+
+    /// The same, with its fan, if it has one: that stays, so `edit` makes it what it is to be.
+    pub(crate) fn edit_with_fan<R>(
+        &mut self,
+        address: Address,
+        edit: impl FnOnce(&mut [u8], Option<&mut Bytes>) -> R,
+    ) -> R {
+        self.proxy.uncache(address);
+        let memnode = self.memnodes.memnode_mut(address.memnode);
+        memnode.edit_both(address.slot, edit)
+    }
+
+    /// Writes a new page past all transactions, in one turn with its memnode; `make` is told the
+    /// address. None if no slot is free there.
+    pub(crate) fn add_page(
+        &mut self,
+        memnode: MemnodeId,
+        make: impl Fn(Address) -> Bytes,
+    ) -> Option<Address> {
+        loop {
+            let Some(address) = self.proxy.take_free(memnode) else {
+                if self.reserve(memnode) {
+                    continue;
+                }
+                return None;
+            };
+            let at = self.memnodes.memnode_mut(memnode);
+            // A hint may be old.
+            if at.fill(address.slot, address.generation, || make(address)) {
+                return Some(address);
+            }
+        }
+    }
+
+    /// Asks for free slots; whether there are any.
+    fn reserve(&mut self, memnode: MemnodeId) -> bool {
+        let count = self.proxy.config.reserved;
+        let mut replies = Vec::new();
+        let at = self.memnodes.memnode_mut(memnode);
+        at.handle(0, Request::Reserve { count }, &mut replies);
+        let Some((_, Reply::Reserved { slots, used })) = replies.pop() else {
+            unreachable!("a reservation is answered at once");
+        };
+        self.proxy.stock(memnode, &slots, used);
+        !slots.is_empty()
     }
 
     /// Goes on with another proxy, which has another cache.

@@ -76,6 +76,10 @@ pub(crate) enum Fault {
     OneTable,
     /// A read at a snapshot does not ask whether it is kept, as long as everything fits.
     LetGo,
+    /// Whoever copies a node in one process does not note that there.
+    CopyUnnoted,
+    /// A fan has a child of which the node has a copy by now.
+    FanStale,
     /// Whoever takes a large value out of a leaf frees it, whatever version made it.
     LargeFreed,
     /// The collection does not see that the version where two branches part is needed.

@@ -62,6 +62,9 @@ pub const SPARES_MAX: usize = 64;
 /// See [`SPARES_MAX`].
 pub const SLOTS_PER_SPARE: usize = 16;
 
+/// Pages with other notes of copies, of which it is remembered how these are kept few.
+pub const PARTINGS_MAX: usize = 64;
+
 /// Bytes of a page, at least.
 pub const PAGE_BYTES_MIN: usize = 448;
 

@@ -58,7 +58,7 @@ use pando_memnode::{Address, Bytes, MemnodeId, Sequence, Slot};
 use pando_sync::prefetch::{prefetch_lines, prefetch_span};
 
 pub(crate) use edit::PageEdit;
-pub(crate) use fan::{FAN_BYTES, Fan};
+pub(crate) use fan::{FAN_BYTES, Fan, set_child};
 use node::encode_entry;
 pub(crate) use node::{Cell, CellBody, Node};
 use search::Searched;

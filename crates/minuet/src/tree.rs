@@ -52,6 +52,7 @@ use crate::transaction::Transaction;
 
 pub(crate) use diff::Progress;
 pub use diff::{Change, Diffed};
+pub(crate) use discretion::Kept;
 #[cfg(any(test, feature = "simulator"))]
 pub(crate) use large::find;
 pub(crate) use large::{BODY_HEADER, body, body_of, retire, store};

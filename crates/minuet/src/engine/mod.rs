@@ -3,9 +3,9 @@
 //! The memnodes are in this process and answer at once. Commands read their slots directly, and a
 //! change of a leaf that needs no other page is one change of one slot; changes of several keys are
 //! runs, under the latches of all their leaves (`run`); a full leaf is split under its latch
-//! (`splits`), and the first change of one after a snapshot copies it to a spare one. All others
-//! are transactions of the coordinator, as they would be over a network: merges, large values, the
-//! first change of an inner node after a snapshot, snapshots, collection.
+//! (`splits`), and the first change of one after a snapshot copies it and the nodes above
+//! (`copies`). All others are transactions of the coordinator, as they would be over a network:
+//! merges of pages, large values, snapshots, collection.
 //!
 //! One B-tree holds all of an engine's trees. Long keys are in bundles (`bundle`), large values in
 //! slots of their own (`tree/large.rs`); `value` says how a value is laid out.
@@ -62,6 +62,7 @@ mod branches;
 mod bundle;
 mod change;
 mod collect;
+mod copies;
 mod in_leaf;
 mod place;
 mod run;
@@ -101,6 +102,7 @@ use crate::{Config, Database};
 pub use album::{AlbumId, AlbumNode, NOWHERE};
 pub use branches::{Differing, From, is_of_branch};
 use collect::Collecting;
+use copies::Partings;
 pub use session::MinuetSession;
 use sight::Sight;
 use splits::Splits;
@@ -208,6 +210,7 @@ struct State {
     frozen: BTreeMap<Snapshot, Sight>,
     images: Mutex<KeptImages>,
     collecting: Collecting,
+    partings: Partings,
     splits: Mutex<Splits>,
 }
 
@@ -345,6 +348,7 @@ impl Engine for Minuet {
             frozen: BTreeMap::new(),
             images: Mutex::default(),
             collecting: Collecting::new(options.memnodes),
+            partings: Partings::default(),
             splits: Mutex::default(),
         };
         let state = Gated::new(SESSIONS_MAX + 1, state);

@@ -89,8 +89,8 @@ impl State {
         (version, stored): (ValueVersion, Option<Coded<'_>>),
         is_remembered: bool,
     ) {
-        if let Some(copy) = self.copy_leaf(seat, place.entry(), spot.leaf) {
-            spot.leaf = copy;
+        if let Some(leaf) = self.own_leaf(seat, place.entry()) {
+            spot.leaf = leaf;
         }
         let page = self.page(spot.leaf);
         let old = self.found_in(&page, spot, place);

@@ -15,9 +15,6 @@
 //! | `Splits::spares`, `Splits::split` | sessions inside, with its mutex; whoever is alone | the same |
 //! | a spare leaf | who has taken it from `spares`, under its latch | nobody, before a link leads to it |
 //!
-//! A spare leaf also becomes the copy of one that a snapshot has, for whoever is alone
-//! (`State::copy_leaf`).
-//!
 //! The latch of a spare leaf is taken while that of another is held, whatever their order: nobody
 //! else can find it, so it is free (SL2 latches-in-order).
 
@@ -28,12 +25,11 @@ use pando_sync::shim::lock;
 
 use super::State;
 use super::in_leaf::BeyondLeaf;
-use super::sight::Seat;
 use super::walk::Target;
 use crate::branch::BranchId;
 use crate::fault::{Fault, planted};
 use crate::limits::{SLOTS_PER_SPARE, SPARES_MAX};
-use crate::page::{Cell, CellBody, Copied, Page, PageEdit};
+use crate::page::{Cell, CellBody, Page, PageEdit};
 use crate::tree::{add_leaf, spare_leaves};
 
 /// See the module's header.
@@ -143,43 +139,6 @@ impl State {
                 add_leaf(transaction, tip, &before, (cell.key.clone(), link))
             });
         }
-    }
-
-    /// Gives a tip a leaf of its own, as its first change after a snapshot needs: a spare one
-    /// becomes the copy, which the node above learns if that is the tip's own already. So a
-    /// transaction copies once for each inner node, and not for each leaf.
-    pub(super) fn copy_leaf(&mut self, seat: Seat, key: &[u8], leaf: Address) -> Option<Address> {
-        let tip = self.tip_at(seat).view.snapshot();
-        let page = self.page(leaf);
-        if page.created() == tip || !page.is_plain() {
-            return None;
-        }
-        let bytes = page.as_bytes().to_vec();
-        drop(page);
-        let (above, index) = self.above(seat.branch, key);
-        let node = self.page(above);
-        // What leads here by a copy further on is not for this to change.
-        if node.created() != tip || node.child(index) != leaf {
-            return None;
-        }
-        drop(node);
-        let copy = self.splits_alone().spares.pop()?;
-        self.collecting.note_move(true);
-        let memnode = self.database.memnodes_mut().memnode_mut(copy.memnode);
-        memnode.edit(copy.slot, |slot| {
-            slot.copy_from_slice(&bytes);
-            PageEdit::in_place(slot).become_copy(copy.generation, tip);
-        });
-        // As a transaction does (MB3 old-nodes-say-so): one note is never too many.
-        let memnode = self.database.memnodes_mut().memnode_mut(leaf.memnode);
-        let copies = [Copied { at: tip, to: None }];
-        memnode.edit(leaf.slot, |slot| {
-            PageEdit::in_place(slot).set_copies(&copies);
-        });
-        self.database.edit_node(above, |slot| {
-            PageEdit::in_place(slot).set_child(index, copy);
-        });
-        Some(copy)
     }
 
     /// The node above the leaf of a key, and which child of that it is.

@@ -82,16 +82,36 @@ impl<'f> Fan<'f> {
         (!hints.get(child).is_some_and(is_same)).then_some(child)
     }
 
+    #[inline]
+    fn child_at(self, index: usize) -> usize {
+        HINTS + HINT_BYTES * (self.count() - 1) + CHILD_BYTES * index
+    }
+
     /// A child, and where its bytes are, or were.
     #[inline]
     pub(crate) fn child(self, index: usize) -> (Address, *const u8) {
-        let at = HINTS + HINT_BYTES * (self.count() - 1) + CHILD_BYTES * index;
+        let at = self.child_at(index);
         let child = &self.bytes[at..][..CHILD_BYTES];
         let mut place = [0; 8];
         place[..PLACE_BYTES].copy_from_slice(&child[ADDRESS_BYTES..]);
         let place = ptr::without_provenance(u64::from_le_bytes(place) as usize);
         (decode_address(child), place)
     }
+}
+
+/// Makes a child of a fan another, whose bytes are at `place`.
+pub(crate) fn set_child(fan: &mut Bytes, index: usize, child: Address, place: *const u8) {
+    let at = Fan::of(fan).child_at(index);
+    let bytes = &mut Bytes::make_mut(fan)[at..][..CHILD_BYTES];
+    bytes.copy_from_slice(&encode_child(child, place));
+}
+
+fn encode_child(child: Address, place: *const u8) -> [u8; CHILD_BYTES] {
+    let mut bytes = [0; CHILD_BYTES];
+    let (address, at) = bytes.split_at_mut(ADDRESS_BYTES);
+    address.copy_from_slice(&encode_address(child));
+    at.copy_from_slice(&(place.addr() as u64).to_le_bytes()[..PLACE_BYTES]);
+    bytes
 }
 
 /// The first `len` of some bytes, as a number; zeros follow.
@@ -130,9 +150,7 @@ impl<B: Deref<Target = [u8]>> Page<B> {
         }
         for index in 0..count {
             let child = self.child(index);
-            fan.extend(encode_address(child));
-            let place = place(child).addr() as u64;
-            fan.extend(&place.to_le_bytes()[..PLACE_BYTES]);
+            fan.extend(encode_child(child, place(child)));
         }
         if (ROOMY_BYTES / 4..ROOMY_BYTES).contains(&fan.len()) {
             fan.resize(ROOMY_BYTES, 0);

@@ -39,7 +39,7 @@ use crate::error::Stop;
 use crate::fault::{Fault, planted};
 use crate::lineage::lowest_parting;
 use crate::page::{Copied, PageEdit};
-use crate::snapshot::View;
+use crate::snapshot::{SnapshotId, View};
 use crate::transaction::Transaction;
 
 /// Notes in an old node that it is not the tip's any more (MB3 old-nodes-say-so).
@@ -54,17 +54,17 @@ pub(super) fn note_copied(
     let at = tip.snapshot;
     copies.push(Copied { at, to: None });
     let spared = usize::from(planted(Fault::DescendantBound));
-    if copies.len() > max + spared {
-        forget_dead(transaction, &mut copies)?;
-    }
     let mut far = None;
     if copies.len() > max + spared {
-        far = Some(copy_further_on(
-            transaction,
-            step.address,
-            &old,
-            &mut copies,
-        )?);
+        let versions: Vec<_> = copies.iter().map(|copied| copied.at).collect();
+        let kept = Kept::of(transaction, old.page().created(), &versions)?;
+        let below = kept.below(&copies);
+        copies = kept.stay(&copies);
+        if let Some(at) = kept.further {
+            let copied = copy_further_on(transaction, step.address, &old, (at, &below))?;
+            copies.push(copied);
+            far = Some(copied);
+        }
     }
     assert!(
         copies.len() <= max + spared,
@@ -78,51 +78,91 @@ pub(super) fn note_copied(
     Ok(())
 }
 
-/// Forgets copies to versions whose lines are gone: no way leads there any more. What the proxy
-/// remembers of lines does not say so. A snapshot whose fork is gone may have got another, and
-/// would seem to go on in three ways.
-fn forget_dead(transaction: &mut Transaction<'_>, copies: &mut Vec<Copied>) -> Result<(), Stop> {
-    let mut there = Vec::new();
-    for copied in copies.iter() {
-        if transaction.has_line(copied.at.line())? {
-            there.push(*copied);
-        }
-    }
-    *copies = there;
-    Ok(())
+/// How the notes of a node are kept few when it is copied once more than it may note.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    /// Which of the versions it was copied to stay in its set.
+    stay: Vec<usize>,
+    /// Where a discretionary copy is made, if one is, which stands for those below.
+    pub(crate) further: Option<SnapshotId>,
+    below: Vec<usize>,
 }
 
-/// Makes a copy of a node where two of `copies` part, and has it stand for those below.
+impl Kept {
+    /// Of a node that was made at `created` and copied to `versions`.
+    ///
+    /// Copies to versions whose lines are gone are forgotten: no way leads there any more. What the
+    /// proxy remembers of lines does not say so. A snapshot whose fork is gone may have got
+    /// another, and would seem to go on in three ways.
+    pub(crate) fn of(
+        transaction: &mut Transaction<'_>,
+        created: SnapshotId,
+        versions: &[SnapshotId],
+    ) -> Result<Self, Stop> {
+        let max = usize::from(transaction.descendants_max(created)?);
+        let spared = usize::from(planted(Fault::DescendantBound));
+        let mut stay: Vec<_> = (0..versions.len()).collect();
+        if stay.len() > max + spared {
+            stay.clear();
+            for (index, version) in versions.iter().enumerate() {
+                if transaction.has_line(version.line())? {
+                    stay.push(index);
+                }
+            }
+        }
+        if stay.len() <= max + spared {
+            return Ok(Self {
+                stay,
+                further: None,
+                below: Vec::new(),
+            });
+        }
+        let mut ancestries = Vec::new();
+        for index in &stay {
+            let ancestry = transaction.ancestry(versions[*index])?;
+            ancestries.push(ancestry.ok_or(Stop::Conflict)?);
+        }
+        let at = lowest_parting(&ancestries).expect("more than one copy");
+        let of = stay.into_iter().zip(ancestries);
+        let (below, stay): (Vec<_>, Vec<_>) = of.partition(|(_, ancestry)| ancestry.has(at));
+        assert!(
+            at > created && below.len() >= 2,
+            "two copies lie below one child of the node's version"
+        );
+        let index = |(index, _)| index;
+        Ok(Self {
+            stay: stay.into_iter().map(index).collect(),
+            further: Some(at),
+            below: below.into_iter().map(index).collect(),
+        })
+    }
+
+    /// Those of the copies that stay in the node's set.
+    pub(crate) fn stay(&self, copies: &[Copied]) -> Vec<Copied> {
+        self.stay.iter().map(|index| copies[*index]).collect()
+    }
+
+    /// Those that a discretionary copy has in its set.
+    pub(crate) fn below(&self, copies: &[Copied]) -> Vec<Copied> {
+        self.below.iter().map(|index| copies[*index]).collect()
+    }
+}
+
+/// Makes a copy of a node at a version where two of its copies part, and that stands for those
+/// below.
 fn copy_further_on(
     transaction: &mut Transaction<'_>,
     address: Address,
     old: &PageEdit,
-    copies: &mut Vec<Copied>,
+    (at, below): (SnapshotId, &[Copied]),
 ) -> Result<Copied, Stop> {
-    let mut ancestries = Vec::new();
-    for copied in copies.iter() {
-        let ancestry = transaction.ancestry(copied.at)?;
-        ancestries.push(ancestry.ok_or(Stop::Conflict)?);
-    }
-    let at = lowest_parting(&ancestries).expect("more than one copy");
-    let is_below = |index: usize| ancestries[index].has(at);
-    let indexes = 0..copies.len();
-    let (below, others): (Vec<_>, Vec<_>) = indexes.partition(|index| is_below(*index));
-    assert!(
-        at > old.page().created() && below.len() >= 2,
-        "two copies lie below one child of the node's version"
-    );
     let copy = transaction.allocate(address.memnode)?;
     let mut page = PageEdit::of(old.page().clone());
     page.become_discretionary(copy.generation, at);
-    let below: Vec<_> = below.into_iter().map(|index| copies[index]).collect();
-    page.set_copies(&below);
+    page.set_copies(below);
     transaction.put_page(copy, page);
     let to = (!planted(Fault::Forwarding)).then_some((copy.slot, copy.generation));
-    let copied = Copied { at, to };
-    *copies = others.into_iter().map(|index| copies[index]).collect();
-    copies.push(copied);
-    Ok(copied)
+    Ok(Copied { at, to })
 }
 
 /// Notes at the node where ways come in which copy was made last.
