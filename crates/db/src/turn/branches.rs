@@ -10,6 +10,7 @@
 
 mod build;
 mod diff;
+mod fields;
 mod merge;
 mod repeat;
 #[cfg(test)]
@@ -60,8 +61,9 @@ const HELP: &[&str] = &[
     "    which are branches or snapshots, behind where to go on FROM; or count them.",
     "MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN] [LIMIT n]",
     "  [AFTER database key]",
-    "    Do to b what was done to a since they parted, all of it or nothing; name conflicts, 100",
-    "    or as many as LIMIT says, behind a key of a database.",
+    "    Do to b what was done to a since they parted, all of it or nothing; name conflicts:",
+    "    database, key, and the fields of a hash; 100 or as many as LIMIT says, behind a key of a",
+    "    database.",
     "RESET name TO snapshot",
     "    Make a branch what a snapshot shows.",
     "RENAME name new",

@@ -40,7 +40,7 @@
 //! was emptied or swapped before, on any side, is compared as it is now (`durable::forks`).
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -53,6 +53,7 @@ use pando_protocol::command::GateNeed;
 use pando_sync::lock;
 
 use super::diff::{Side, differing};
+use super::fields::Fields;
 use super::merge::{How, Merged, Naming, OnConflict, merge_key, write};
 use super::{Named, Turn, of_engine};
 use crate::branches::NamedBranch;
@@ -92,8 +93,10 @@ pub(super) enum Aim {
 pub(super) struct Tally {
     pub(super) merged: usize,
     pub(super) conflicts: usize,
-    /// The first of them, behind `naming.after`.
-    named: BTreeSet<(usize, Vec<u8>)>,
+    /// The first of them, behind `naming.after`, each with its fields.
+    named: BTreeMap<(usize, Vec<u8>), Fields>,
+    /// How many keys and fields that is.
+    names: usize,
     naming: Naming,
 }
 
@@ -102,7 +105,8 @@ impl Tally {
         Self {
             merged: 0,
             conflicts: 0,
-            named: BTreeSet::new(),
+            named: BTreeMap::new(),
+            names: 0,
             naming,
         }
     }
@@ -110,31 +114,37 @@ impl Tally {
     /// Counts what becomes of a key.
     pub(super) fn add(&mut self, database: usize, key: &[u8], merged: &Merged) {
         self.merged += usize::from(matches!(merged, Merged::Write { .. }));
-        if !merged.is_conflict() {
+        let Some(fields) = merged.conflict() else {
             return;
-        }
+        };
         self.conflicts += 1;
-        let comes_before = |other: &(usize, Vec<u8>)| (database, key) < (other.0, &other.1[..]);
+        let place = (database, key.to_vec());
         let Naming { limit, after } = &self.naming;
-        if let Some(after) = after
-            && (comes_before(after) || (database, key) == (after.0, &after.1[..]))
-        {
+        if after.as_ref().is_some_and(|after| place <= *after) {
             return;
         }
-        if self.named.len() < *limit || self.named.last().is_some_and(comes_before) {
-            self.named.insert((database, key.to_vec()));
+        let comes_before = |(last, _): (&(usize, Vec<u8>), &Fields)| place < *last;
+        if self.names < *limit || self.named.last_key_value().is_some_and(comes_before) {
+            // A key counts with its first field.
+            let fields: Fields = fields.iter().take(*limit).cloned().collect();
+            self.names += names(&fields);
+            self.named.insert(place, fields);
         }
-        if self.named.len() > *limit {
-            self.named.pop_last();
+        while self.names > *limit
+            && (self.named.len() > 1 || *limit == 0)
+            && let Some((_, fields)) = self.named.pop_last()
+        {
+            self.names -= names(&fields);
         }
     }
 
     /// It becomes something else.
     fn take_back(&mut self, database: usize, key: &[u8], merged: &Merged) {
         self.merged -= usize::from(matches!(merged, Merged::Write { .. }));
-        if merged.is_conflict() {
+        if merged.conflict().is_some() {
             self.conflicts -= 1;
-            self.named.remove(&(database, key.to_vec()));
+            let fields = self.named.remove(&(database, key.to_vec()));
+            self.names -= fields.map_or(0, |fields| names(&fields));
         }
     }
 
@@ -151,12 +161,19 @@ impl Tally {
         reply.count(self.conflicts);
         reply.bulk("keys");
         reply.array(self.named.len());
-        for (database, key) in &self.named {
-            reply.array(2);
+        for ((database, key), fields) in &self.named {
+            reply.array(3);
             reply.integer(*database as i64);
             reply.bulk(key);
+            reply.array(fields.len());
+            fields.iter().for_each(|field| reply.bulk(field));
         }
     }
+}
+
+/// What a conflict counts among those that are named: its fields, or itself.
+fn names(fields: &Fields) -> usize {
+    fields.len().max(1)
 }
 
 /// Trees that show versions as they are kept, closed when it is dropped.
@@ -479,7 +496,7 @@ impl Build {
                 build.tally.add(database, key, &after);
                 let value = match after {
                     Merged::Write { value, .. } => value,
-                    Merged::Nothing | Merged::Conflict => now.value(keyspace, key),
+                    Merged::Nothing | Merged::Conflict(_) => now.value(keyspace, key),
                 };
                 #[cfg(test)]
                 if is(Fault::NoCatchUp) {

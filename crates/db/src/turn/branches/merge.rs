@@ -7,19 +7,20 @@
 //!
 //! A merge knows three values of a key: where the branches part, theirs, and ours. If ours is as it
 //! was, theirs is taken; if theirs is, or both are the same, nothing is done; else both sides have
-//! changed it, and that is a conflict, unless all are hashes: then the same is asked of each field.
+//! changed it, and that is a conflict, unless all are hashes: then the same is asked of each field
+//! (`fields`).
 //! Later merges of the same branches begin where they part, too: no merge is remembered. What was
 //! there is known of databases that were emptied or swapped since, too (`durable::forks`).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pando_engine::{BodyRef, Decision, HashDraft, HashRef, NewValue, RowTag, StringRef, TreeId};
+use pando_engine::{Decision, NewValue, TreeId};
 use pando_minuet::BranchId;
 use pando_protocol::{Reply, Request, number};
 
 use super::build::{Aim, Build, Tally};
-use super::diff::{Side, differing, same, same_string};
+use super::diff::{Side, differing, same};
+use super::fields::{Fields, merge_fields};
 use super::{Named, Turn};
 use crate::branches::NamedBranch;
 use crate::commands::again;
@@ -42,18 +43,20 @@ pub(super) enum Merged {
     Nothing,
     Write {
         value: Option<NewValue<'static>>,
-        is_conflict: bool,
+        /// What both have changed, as of a conflict.
+        conflict: Option<Fields>,
     },
-    /// Both have changed it, and ours stays.
-    Conflict,
+    /// Both have changed it, and ours stays: these fields, or the whole value.
+    Conflict(Fields),
 }
 
 impl Merged {
-    pub(super) fn is_conflict(&self) -> bool {
+    /// The fields that both have changed, if both have changed something.
+    pub(super) fn conflict(&self) -> Option<&Fields> {
         match self {
-            Self::Nothing => false,
-            Self::Write { is_conflict, .. } => *is_conflict,
-            Self::Conflict => true,
+            Self::Nothing => None,
+            Self::Write { conflict, .. } => conflict.as_ref(),
+            Self::Conflict(fields) => Some(fields),
         }
     }
 }
@@ -68,6 +71,7 @@ pub(super) struct How {
 /// Which conflicts a merge names.
 #[derive(Clone, Debug)]
 pub(super) struct Naming {
+    /// So many keys and fields, at most.
     pub(super) limit: usize,
     /// Those behind this key of this database.
     pub(super) after: Option<(usize, Vec<u8>)>,
@@ -122,83 +126,6 @@ fn options(request: Request<'_>) -> Result<(How, Naming), CommandError> {
     Ok((how, naming))
 }
 
-/// The fields of a value, if it is a hash.
-fn fields<'v>(value: &'v NewValue<'_>) -> Option<HashRef<'v>> {
-    match value.body.as_ref() {
-        BodyRef::Row(RowTag::Hash, hash) => Some(hash),
-        _ => None,
-    }
-}
-
-/// Merges hashes field by field; `None` if these are not all hashes.
-fn merge_fields(
-    base: Option<&NewValue<'_>>,
-    theirs: &NewValue<'_>,
-    ours: &NewValue<'_>,
-    on_conflict: OnConflict,
-) -> Option<Merged> {
-    let then = match base {
-        Some(base) => Some(fields(base)?),
-        None => None,
-    };
-    let (there, here) = (fields(theirs)?, fields(ours)?);
-    let mut names: BTreeSet<&[u8]> = there.iter().map(|(field, _)| field).collect();
-    names.extend(
-        then.into_iter()
-            .flat_map(|then| then.iter().map(|(field, _)| field)),
-    );
-    let mut draft = HashDraft::new(Some(here));
-    let (mut is_changed, mut is_conflict) = (false, false);
-    let is_same = |one: Option<StringRef<'_>>, other: Option<StringRef<'_>>| match (one, other) {
-        (None, None) => true,
-        (Some(one), Some(other)) => same_string(one, other),
-        _ => false,
-    };
-    for field in names {
-        let old = then.and_then(|then| then.get(field));
-        let (new, own) = (there.get(field), here.get(field));
-        if is_same(new, old) || is_same(new, own) {
-            continue;
-        }
-        let clashes = !is_same(own, old);
-        is_conflict |= clashes;
-        if clashes && on_conflict != OnConflict::Theirs {
-            continue;
-        }
-        is_changed = true;
-        match new {
-            Some(value) => _ = draft.set_body(field, value.to_body()),
-            None => _ = draft.remove(field),
-        }
-    }
-    // The rest of a value is one more field.
-    let mut attributes = ours.attributes;
-    let then = base
-        .as_ref()
-        .map(|base| base.attributes)
-        .unwrap_or_default();
-    if theirs.attributes.deadline != then.deadline {
-        let clashes = ours.attributes.deadline != then.deadline
-            && ours.attributes.deadline != theirs.attributes.deadline;
-        is_conflict |= clashes;
-        if !clashes || on_conflict == OnConflict::Theirs {
-            is_changed |= attributes.deadline != theirs.attributes.deadline;
-            attributes.deadline = theirs.attributes.deadline;
-        }
-    }
-    if is_conflict && (!is_changed || on_conflict == OnConflict::Fail) {
-        return Some(Merged::Conflict);
-    }
-    if !is_changed {
-        return Some(Merged::Nothing);
-    }
-    let value = (!draft.is_empty()).then(|| NewValue {
-        attributes,
-        ..NewValue::new(draft.finish())
-    });
-    Some(Merged::Write { value, is_conflict })
-}
-
 /// What becomes of a key.
 pub(super) fn merge_key(
     keyspace: &mut Keyspace<'_>,
@@ -206,6 +133,7 @@ pub(super) fn merge_key(
     key: &[u8],
     on_conflict: OnConflict,
 ) -> Merged {
+    let now = keyspace.session.now.milliseconds();
     let [base, theirs, ours] = [base, theirs, ours].map(|side| side.value(keyspace, key));
     if same(theirs.as_ref(), base.as_ref()) || same(theirs.as_ref(), ours.as_ref()) {
         return Merged::Nothing;
@@ -213,19 +141,19 @@ pub(super) fn merge_key(
     if same(ours.as_ref(), base.as_ref()) {
         return Merged::Write {
             value: theirs,
-            is_conflict: false,
+            conflict: None,
         };
     }
     if let (Some(theirs), Some(ours)) = (&theirs, &ours)
-        && let Some(merged) = merge_fields(base.as_ref(), theirs, ours, on_conflict)
+        && let Some(merged) = merge_fields(base.as_ref(), [theirs, ours], on_conflict, now)
     {
         return merged;
     }
     match on_conflict {
-        OnConflict::Fail | OnConflict::Ours => Merged::Conflict,
+        OnConflict::Fail | OnConflict::Ours => Merged::Conflict(Fields::new()),
         OnConflict::Theirs => Merged::Write {
             value: theirs,
-            is_conflict: true,
+            conflict: Some(Fields::new()),
         },
     }
 }

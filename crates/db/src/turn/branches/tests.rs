@@ -434,7 +434,8 @@ fn conflicts_are_named_or_decided() {
         ("HSET h f ours", ":0"),
         ("RPUSH type list", ":1"),
     ]);
-    let conflicts = "$9 conflicts :4 $4 keys *4 *2 :0 $1 h *2 :0 $1 k *2 :0 $1 t *2 :0 $4 type";
+    let conflicts = "$9 conflicts :4 $4 keys *4 *3 :0 $1 h *1 $1 f *3 :0 $1 k *0 *3 :0 $1 t *0 \
+                     *3 :0 $4 type *0";
     let merged = |count: usize| format!("*6 $6 merged :{count} {conflicts}");
     main.check(&[
         ("BRANCH MERGE trial INTO MAIN", &merged(0)),
@@ -454,7 +455,7 @@ fn conflicts_are_named_or_decided() {
         ("BRANCH DIFF MAIN trial COUNT", ":0"),
     ]);
     trial.check(&[("FLUSHDB", "+OK")]);
-    let conflicts = "$9 conflicts :3 $4 keys *3 *2 :0 $1 h *2 :0 $1 k *2 :0 $1 n";
+    let conflicts = "$9 conflicts :3 $4 keys *3 *3 :0 $1 h *0 *3 :0 $1 k *0 *3 :0 $1 n *0";
     main.check(&[(
         "BRANCH MERGE trial INTO MAIN",
         &format!("*6 $6 merged :0 {conflicts}"),
@@ -476,7 +477,7 @@ fn all_conflicts_are_named_in_pieces() {
     }
     let conflict = |index: usize| {
         let (database, key) = (3 * (index / 130), index % 130);
-        format!(" *2 :{database} $4 k{key:03}")
+        format!(" *3 :{database} $4 k{key:03} *0")
     };
     let named = |range: std::ops::Range<usize>| {
         let count = range.len();
@@ -505,6 +506,68 @@ fn all_conflicts_are_named_in_pieces() {
             "BRANCH MERGE trial INTO MAIN AFTER x k",
             "-ERR value is not an integer or out of range",
         ),
+    ]);
+}
+
+#[test]
+fn hashes_are_merged_field_by_field_with_their_deadlines() {
+    let mut main = shell();
+    main.check(&[("HSET h a 1 b 1 c 1 d 1 e 1", ":5"), ("HSET g a 1", ":1")]);
+    main.check(&[("HPEXPIRE h 90000 FIELDS 2 a e", "*2 :1 :1")]);
+    let mut trial = on_branch(&mut main, "trial");
+    trial.check(&[
+        ("HSET h f theirs", ":1"),
+        ("HPEXPIRE h 50000 FIELDS 2 a b", "*2 :1 :1"),
+        ("HPERSIST h FIELDS 1 e", "*1 :1"),
+        ("HPEXPIRE g 50000 FIELDS 1 a", "*1 :1"),
+    ]);
+    main.check(&[
+        ("HSET h c ours g ours", ":1"),
+        ("HDEL h d", ":1"),
+        ("HSET g b ours", ":1"),
+        (
+            "BRANCH MERGE trial INTO MAIN",
+            "*6 $6 merged :2 $9 conflicts :0 $4 keys *0",
+        ),
+        (
+            "HMGET h a b c d e f g",
+            "*7 $1 1 $1 1 $4 ours $-1 $1 1 $6 theirs $4 ours",
+        ),
+        ("HPTTL h FIELDS 4 a b e c", "*4 :50000 :50000 :-1 :-1"),
+        ("HPTTL g FIELDS 2 a b", "*2 :50000 :-1"),
+    ]);
+    // Both give one field deadlines of their own, and change two more.
+    let mut other = on_branch(&mut main, "other");
+    other.check(&[
+        ("HPEXPIRE h 10000 FIELDS 1 a", "*1 :1"),
+        ("HSET h c theirs f new g theirs", ":0"),
+    ]);
+    main.check(&[
+        ("HPEXPIRE h 20000 FIELDS 1 a", "*1 :1"),
+        ("HSET h c other g other", ":0"),
+    ]);
+    let merged = |count: usize, fields: &str| {
+        format!("*6 $6 merged :{count} $9 conflicts :1 $4 keys *1 *3 :0 $1 h {fields}")
+    };
+    let fields = "*3 $1 a $1 c $1 g";
+    main.check(&[
+        ("BRANCH MERGE other INTO MAIN", &merged(0, fields)),
+        (
+            "BRANCH MERGE other INTO MAIN LIMIT 2",
+            &merged(0, "*2 $1 a $1 c"),
+        ),
+        (
+            "BRANCH MERGE other INTO MAIN ON CONFLICT OURS",
+            &merged(1, fields),
+        ),
+        ("HMGET h c f g", "*3 $5 other $3 new $5 other"),
+        ("HPTTL h FIELDS 1 a", "*1 :20000"),
+        (
+            "BRANCH MERGE other INTO MAIN ON CONFLICT THEIRS",
+            &merged(1, fields),
+        ),
+        ("HMGET h c f g", "*3 $6 theirs $3 new $6 theirs"),
+        ("HPTTL h FIELDS 1 a", "*1 :10000"),
     ]);
 }
 

@@ -83,8 +83,11 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .group(Group::Server, "0.1.0")
         .summary(
             "Does to one branch what was done to another since they parted, key by key and field \
-             by field, all of it or nothing, and names the conflicts: the first 100, or as many as \
-             LIMIT says, up to 65,536, in order of databases and keys. AFTER the last one goes on.",
+             by field, all of it or nothing. Returns how many keys were merged, how many \
+             conflict, and of these the first 100 keys and fields together, or as many as LIMIT \
+             says, up to 65,536, in order: each its database, its key, and the fields that both \
+             have changed, each with its value and its deadline; none if both have changed a \
+             value that is no hash, or the key's own deadline. AFTER the last key goes on.",
         )
         .complexity(
             "O(C) for C pages that have changed since the two parted. Above 262,144 keys in slices \
