@@ -13,8 +13,11 @@ use crate::value::{HashRef, StringRef};
 
 const BLOCK: i64 = RUN_ELEMENTS_MAX as i64;
 
-/// Elements that stay single at an end. They are stored anew when the block before them is packed.
+/// Elements that stay single at an end.
 const KEPT: i64 = BLOCK / 4;
+
+/// Most blocks that are packed when an end has gone on by a few elements.
+const BLOCKS_AT_ONCE: usize = 2;
 
 /// Room that is made for a run, and for a string, before their length is known.
 const RUN_BYTES_SOON: usize = 256;
@@ -131,9 +134,54 @@ impl ListDraft<'_> {
             End::First => place + 1,
             End::Last => place - 1,
         };
-        if self.leaves_a_block(end, before, place) {
-            self.extend_packed(end, place, &[]);
+        self.moved(end, before, place);
+    }
+
+    /// After an end has come from one place to another, less than a block away: packs what it leaves
+    /// behind, if anything.
+    fn moved(&mut self, end: End, from: i64, to: i64) {
+        if !self.leaves_a_block(end, from, to) {
+            return;
         }
+        let mut first = match end {
+            End::First => to + KEPT + (-(to + KEPT)).rem_euclid(BLOCK),
+            End::Last => (to + 1 - KEPT).div_euclid(BLOCK) * BLOCK - BLOCK,
+        };
+        // The one before it may have been left while the list was small.
+        for _ in 0..BLOCKS_AT_ONCE {
+            if !self.pack_block(first) {
+                return;
+            }
+            first += match end {
+                End::First => BLOCK,
+                End::Last => -BLOCK,
+            };
+        }
+    }
+
+    /// Packs the block that begins at a place, if its elements have columns of their own, with
+    /// labels without fractions, and are short; returns whether they have.
+    fn pack_block(&mut self, first: i64) -> bool {
+        let row = self.0.as_ref();
+        let rank = row.rank(Label::of(first).as_bytes());
+        if rank + RUN_ELEMENTS_MAX > row.len() {
+            return false;
+        }
+        let mut runs = Columns::for_elements(RUN_ELEMENTS_MAX);
+        for (place, (name, value)) in (first..first + BLOCK).zip(row.iter_from_rank(rank)) {
+            match value.as_flat() {
+                Some(value) if run::takes(value) && name == Label::of(place).as_bytes() => {
+                    runs.pack(place, value);
+                }
+                _ => return false,
+            }
+        }
+        runs.end_run();
+        self.0.remove_from_rank(rank, RUN_ELEMENTS_MAX);
+        for (name, value) in runs.names.iter().zip(runs.values.iter()) {
+            self.0.set(name.as_bytes(), value);
+        }
+        true
     }
 
     /// Adds short elements before the first one or behind the last one, in order.
@@ -150,10 +198,11 @@ impl ListDraft<'_> {
             End::First => (edge - count, edge - count),
             End::Last => (edge + 1, edge + count),
         };
-        if self.leaves_a_block(end, edge, last) {
+        if count >= BLOCK && self.leaves_a_block(end, edge, last) {
             self.extend_packed(end, edge, &elements);
         } else {
             self.extend_single(end, first, &elements);
+            self.moved(end, edge, last);
         }
     }
 
@@ -166,19 +215,17 @@ impl ListDraft<'_> {
         self.0.extend(end, &columns.collect::<Vec<_>>());
     }
 
-    /// The same for elements that follow one at the place `edge`, and leave blocks behind.
+    /// The same for many elements, which follow one at the place `edge` and leave blocks behind.
     fn extend_packed(&mut self, end: End, edge: i64, elements: &[&[u8]]) {
         let count = elements.len() as i64;
-        // Many are packed at once, few when the end has gone on.
-        let kept = if count >= BLOCK { 0 } else { KEPT };
         let loose = self.loose(end, edge);
         let new = match end {
             End::First => edge - count..edge,
             End::Last => edge + 1..edge + 1 + count,
         };
         let (low, high) = match end {
-            End::First => (new.start + kept, new.end + loose),
-            End::Last => (new.start - loose, new.end - kept),
+            End::First => (new.start, new.end + loose),
+            End::Last => (new.start - loose, new.end),
         };
         let first_block = low + (-low).rem_euclid(BLOCK);
         let packed = first_block..high - high.rem_euclid(BLOCK);

@@ -125,6 +125,44 @@ fn a_long_list_is_packed_however_it_grew() {
     }
 }
 
+/// A few elements at a time, as a joint update pushes them; now and then a long one is among them,
+/// which is in no run.
+#[test]
+fn a_list_that_grows_by_a_few_is_packed() {
+    const COUNT: usize = 5_000;
+    let long = vec![b'l'; 200];
+    for (end, every) in [(End::First, 100_000), (End::Last, 100_000), (End::Last, 70)] {
+        let all = (0..COUNT).map(|nth| match nth % every {
+            69 => long.clone(),
+            _ => numbered(nth),
+        });
+        let mut all: Vec<_> = all.collect();
+        let mut current = ListDraft::new(None).finish();
+        for few in all.chunks(9) {
+            let next = {
+                let mut ends = ListEnds::new(Some(ListRef::new(row_of(&current))));
+                for element in few {
+                    match end {
+                        End::First => ends.push_front(element),
+                        End::Last => ends.push_back(element),
+                    }
+                }
+                ends.finish()
+            };
+            current = next;
+        }
+        if every > COUNT {
+            assert_compact(&current, COUNT);
+        }
+        // Of each 70 elements at least one block is without the long one.
+        assert!(runs(&current) >= COUNT / 70);
+        if end == End::First {
+            all.reverse();
+        }
+        assert_eq!(elements(&current), all);
+    }
+}
+
 /// DL3 large-runs: and when it is small again, each element has a column of its own.
 #[test]
 fn dl3_small_lists_have_no_runs() {
