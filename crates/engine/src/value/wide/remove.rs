@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Counts, Node, Place, Subtree, TOO_DEEP, Tally, WideRow, balance};
+use crate::value::handle::NODE_HEADER_BYTES;
 use crate::value::{StringRef, row};
 
 impl WideRow {
@@ -60,7 +61,16 @@ impl Subtree {
     fn remove(&mut self, turns: &[u8], fields: Range<usize>, tally: &mut Tally) {
         tally.replace(self);
         match (&mut self.node, turns) {
-            (Node::Leaf(leaf), _) => leaf.remove(fields),
+            (Node::Leaf(leaf), _) => {
+                let elements = fields
+                    .clone()
+                    .map(|index| leaf.elements_in(leaf.row().field(index)));
+                self.elements -= elements.sum::<usize>();
+                self.fields -= fields.len();
+                leaf.remove(fields);
+                self.heap_bytes = NODE_HEADER_BYTES + leaf.heap_bytes();
+                return;
+            }
             (Node::Interior(children), [turn, turns @ ..]) => {
                 let turn = usize::from(*turn);
                 let (child, _) = children.child_mut(turn);
