@@ -26,7 +26,8 @@
 //!   one. Readers pinned before that may go on reading the old one. The one exception: a session
 //!   that is alone (R4 alone of the sync crate), so that nobody reads any block, takes a large row
 //!   out of its block to change it ([`BlockRef::lend`]). What is left there is an empty row, in a
-//!   block that nobody finds any more before others are pinned again.
+//!   block that nobody finds any more before others are pinned again. Or it puts a value into the
+//!   block of one that is as long ([`BlockRef::overwrite`]).
 //! - **VB2 one-owner** Every body and every external key part is owned by exactly one block that is
 //!   not retired, or by retired blocks only. A successor takes them over bit by bit; the retired
 //!   predecessor is then reclaimed without them ([`Keep`]). Readers of the predecessor were pinned

@@ -27,6 +27,8 @@ pub struct Context<C, X = ()> {
     pub beside: X,
     /// Pins held by the session's caller.
     held: usize,
+    /// Until the session's caller lets others in again ([`Point::keep_out`]).
+    alone: Option<Alone<Pool>>,
     /// Commits since the session last maintained its engine on its own.
     commits: usize,
 }
@@ -41,6 +43,7 @@ impl<C, X: Default> Context<C, X> {
             counters,
             beside: X::default(),
             held: 0,
+            alone: None,
             commits: 0,
         }
     }
@@ -84,6 +87,28 @@ impl<C, X> Context<C, X> {
         self.participant.try_alone()
     }
 
+    /// The same until [`Self::let_in`], if the session's caller holds a pin; returns whether it is
+    /// so.
+    pub fn keep_out(&mut self) -> bool {
+        debug_assert!(self.alone.is_none());
+        if self.is_held() {
+            self.alone = self.try_alone();
+        }
+        self.alone.is_some()
+    }
+
+    /// Ends [`Self::keep_out`], as the end of the caller's last pin does.
+    pub fn let_in(&mut self) {
+        self.alone = None;
+    }
+
+    /// Whether no other session is pinned, or can be before [`Self::let_in`].
+    #[inline]
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.alone.is_some()
+    }
+
     /// Takes a pin for the session's caller ([`Point::pin`]).
     #[inline]
     pub fn hold(&mut self) {
@@ -99,6 +124,10 @@ impl<C, X> Context<C, X> {
     pub fn release(&mut self) -> bool {
         assert!(self.held > 0, "unpinned more often than pinned");
         self.held -= 1;
+        if self.held == 0 {
+            // Who is alone is pinned (R4 alone).
+            self.let_in();
+        }
         self.participant.unpin(&mut self.pool);
         self.held == 0
     }
@@ -132,6 +161,7 @@ impl<C, X> Context<C, X> {
     /// engine once more, as perhaps the last active session for a long time.
     #[must_use]
     pub fn leave(&mut self, clock: &EpochClock) -> bool {
+        self.let_in();
         while self.is_held() {
             self.release();
         }

@@ -86,6 +86,15 @@ pub(crate) const RUN_REQUESTS_MAX: usize = 32;
 /// Most keys that one turn warms before it executes.
 pub const WARM_KEYS_MAX: usize = 128;
 
+/// Most keys of an MSET that are stored while other sessions are kept out.
+pub(crate) const KEYS_ALONE_MAX: usize = 128;
+
+/// How often in a row others must have been idle before a session keeps them out for some requests.
+pub(crate) const ALONE_IDLE_MIN: u32 = 64;
+
+/// Where others are busy, a session looks again after `2^n` times; the greatest `n`.
+pub(crate) const ALONE_BACKOFF_MAX: u32 = 8;
+
 /// A joint update ends when its answers exceed this.
 pub const JOINED_REPLY_BYTES_MAX: usize = 32 * 1024;
 

@@ -90,6 +90,12 @@ impl Awaited {
         }
     }
 
+    /// Whether there are such clients' types.
+    #[inline]
+    pub(crate) fn any(self) -> bool {
+        self.value.is_some() || self.stream
+    }
+
     #[inline]
     pub(crate) fn types(self) -> impl Iterator<Item = TypeTag> {
         let stream = self.stream.then_some(TypeTag::Stream);

@@ -18,6 +18,7 @@ use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
 use crate::transaction::Transaction;
+use crate::turn::Tries;
 
 /// What an engine keeps itself, without a record in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +66,8 @@ pub(crate) struct SessionState {
     /// An update of a large row is refused ([`crate::error::CommandError::LargeRow`]): its command
     /// is carried out where the row may be changed in place.
     pub(crate) leaves_large: bool,
+    /// When to keep other sessions out next.
+    pub(crate) tries: Tries,
     /// The current command's place in the lines of its keys.
     pub(crate) in_line: InLine,
     /// The ids behind which it reads streams, if it has waited.

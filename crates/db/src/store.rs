@@ -279,6 +279,14 @@ impl Point for StoreSession {
         on!(StoreSession, self, session => session.change(key, hook, decide))
     }
 
+    fn keep_out(&mut self) -> bool {
+        on!(StoreSession, self, session => session.keep_out())
+    }
+
+    fn let_in(&mut self) {
+        on!(StoreSession, self, session => session.let_in());
+    }
+
     fn sample<R>(
         &mut self,
         tree: TreeId,

@@ -49,6 +49,7 @@ use crate::session_state::SessionState;
 use crate::snapshots::NamedSnapshot;
 use crate::transaction::Transaction;
 
+pub(crate) use self::alone::Tries;
 pub(crate) use self::memory::MemoryGrant;
 
 #[cfg(test)]
@@ -59,6 +60,7 @@ use self::recent::{Recent, wants_recent};
 use self::snapshots::check_view;
 use self::usual::{Ran, answer, is_quiet};
 
+mod alone;
 mod await_disk;
 mod beside;
 mod blocking;
@@ -406,6 +408,8 @@ impl<'t> Turn<'t> {
             };
         }
         let start = reply.position();
+        // What follows may wait for others.
+        self.let_in();
         self.start(client);
         if client.reply_mode == ReplyMode::SkipNext {
             client.reply_mode = ReplyMode::Skip;

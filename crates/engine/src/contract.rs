@@ -330,6 +330,17 @@ pub trait Point {
         self.update(key, hook, |old| decide(&mut Shown::seen(old)))
     }
 
+    /// Keeps other sessions from reading and writing, until [`Self::let_in`], if none does so now;
+    /// returns whether it is so. The caller holds a pin, hurries, and takes no lock under which
+    /// somebody may begin a pin. An engine that cannot returns false. Meanwhile one that can may
+    /// put a value where the one lies that it replaces.
+    fn keep_out(&mut self) -> bool {
+        false
+    }
+
+    /// Ends [`Self::keep_out`], whatever that has returned; so does the end of the pin.
+    fn let_in(&mut self) {}
+
     /// Updates `keys` in order, one at a time, with interleaved descents where the engine can.
     /// `decide` receives the index.
     fn update_many<'d, H: CommitHook>(

@@ -17,6 +17,8 @@ pando_chassis::canary! {
     LayerGoesWithoutMark,
     /// What a warming pass found is used without checking the node (MH2 spot-of-its-key).
     RecallUnchecked,
+    /// A value is overwritten though others may be reading it (M8 changed-alone).
+    OverwrittenBeside,
     /// A value's link is changed after its node was unlocked.
     RelocateUnlocked,
     /// A warmed update leaves a link at a root that its layer has outgrown (§4.6.4).

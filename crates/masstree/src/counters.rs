@@ -21,6 +21,8 @@ pando_chassis::counters! {
     layer_folds_total,
     /// Large rows that were taken and changed in place so far.
     rows_in_place_total,
+    /// Values that were overwritten by others as long so far.
+    overwritten_total,
     /// Reads of a node repeated because of an insert, so far.
     local_retries,
     /// Descents that a split or removal sent back to a root, so far.

@@ -46,6 +46,7 @@
 //! - **M8 changed-alone** A large row is taken out of a block that is linked, to be changed in
 //!   place, only while its session is alone (R4 alone of the sync crate) and no snapshot holds the
 //!   value. Another block is linked in its place, or the row given back, before others are pinned.
+//!   So long, short bytes are also put into the block of others as long.
 
 use std::marker::PhantomData;
 use std::ops::Deref;

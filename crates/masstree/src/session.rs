@@ -247,6 +247,14 @@ impl Point for MasstreeSession {
         self.update_or_change(key, hook, true, decide)
     }
 
+    fn keep_out(&mut self) -> bool {
+        self.context.keep_out()
+    }
+
+    fn let_in(&mut self) {
+        self.context.let_in();
+    }
+
     fn update_many<'d, H: CommitHook>(
         &mut self,
         keys: &[Key<'_>],

@@ -17,10 +17,10 @@
 use std::mem;
 use std::ops::Deref;
 
-use pando_block::{BlockRef, Keep, KeyPart};
+use pando_block::{BlockRef, Keep, KeyPart, ShortValue};
 use pando_chassis::SnapshotFault;
 use pando_engine::{
-    Amendment, CommitHook, Decision, EpochClock, Key, NewValue, Shown, ValueVersion,
+    Amendment, CommitHook, Decision, EpochClock, Key, NewValue, Shown, ValueRef, ValueVersion,
 };
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Alone;
@@ -314,6 +314,15 @@ where
         let version = self.draw.after(Some(block.version()))?;
         // E2 versions-grow.
         debug_assert!(block.version() < version);
+        if let New::Value(Some(new)) = &new
+            && let Some((short, shown)) = self.overwritten(block, new, version, context)
+        {
+            self.hook.committed(self.key, old, Some(shown), version);
+            // SAFETY: nobody else is pinned (M8 changed-alone), and `old` is not used any more.
+            unsafe { block.overwrite(version, short) };
+            let removed = false;
+            return Some(Commit { version, removed });
+        }
         let suffix = block.hand_over_key_part();
         let next = match new {
             New::Value(new) => BlockRef::build(&mut context.pool, guard, version, suffix, new),
@@ -344,14 +353,40 @@ where
     /// place (M8 changed-alone).
     #[inline]
     fn lend(&self, block: BlockRef<'_>, context: &Context) -> Option<Alone<Pool>> {
-        let is_kept = |images: ImageStore<'_>| {
-            images.snapshots.keeps(block.version())
-                && !images.snapshots.is(SnapshotFault::LentThoughKept)
-        };
-        if !self.in_place || !block.is_wide() || self.images.is_some_and(is_kept) {
+        if !self.in_place || !block.is_wide() || self.is_kept(block) {
             return None;
         }
         context.try_alone()
+    }
+
+    /// What is put where the block's value is, and how readers will see it, if it is as long and
+    /// nobody else sees that one (M8 changed-alone).
+    #[inline]
+    fn overwritten<'b>(
+        &self,
+        block: BlockRef<'b>,
+        new: &'b NewValue<'_>,
+        version: ValueVersion,
+        context: &Context,
+    ) -> Option<(ShortValue<'b>, ValueRef<'b>)> {
+        let is_alone = context.is_alone() || self.tree.canary.is(Fault::OverwrittenBeside);
+        if !is_alone || self.is_kept(block) {
+            return None;
+        }
+        let overwritten = block.overwritten(version, new);
+        if overwritten.is_some() {
+            context.counters.overwritten_total.add(1);
+        }
+        overwritten
+    }
+
+    /// Whether a snapshot needs the block's value as it is.
+    #[inline]
+    fn is_kept(&self, block: BlockRef<'_>) -> bool {
+        self.images.is_some_and(|images| {
+            images.snapshots.keeps(block.version())
+                && !images.snapshots.is(SnapshotFault::LentThoughKept)
+        })
     }
 
     /// Keeps the value of a block that is about to be retired for the newest snapshot, if that

@@ -240,7 +240,8 @@ pub(crate) fn write_digits(mut value: u64, out: &mut [u8]) -> usize {
     let mut start = out.len();
     while value >= 10 {
         start -= 2;
-        out[start..start + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
+        // Not as a slice: a copy of two bytes may become a call.
+        [out[start], out[start + 1]] = PAIRS[(value % 100) as usize];
         value /= 100;
     }
     if value > 0 || start == out.len() {

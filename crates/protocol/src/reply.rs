@@ -16,6 +16,9 @@ pub enum RespVersion {
     Resp3,
 }
 
+/// Most bytes of what comes first: its kind, a sign, twenty digits and the line's end.
+const HEADER_BYTES_MAX: usize = 24;
+
 /// Most bytes of a bulk string besides its own.
 const BULK_FRAME_BYTES_MAX: usize = 24;
 
@@ -79,26 +82,33 @@ impl<'o> Reply<'o> {
 
     #[inline]
     fn header(&mut self, kind: u8, value: i64) {
-        // Most are counts of one thing, or of none.
-        if let 0..10 = value {
-            let ones = b'0' + value as u8;
-            return self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']);
+        // Most are counts of one thing, or of none, or of a few.
+        match value {
+            0..10 => {
+                let ones = b'0' + value as u8;
+                self.out.extend_from_slice(&[kind, ones, b'\r', b'\n']);
+            }
+            10..100 => {
+                let (tens, ones) = (b'0' + (value / 10) as u8, b'0' + (value % 10) as u8);
+                let header = [kind, tens, ones, b'\r', b'\n'];
+                self.out.extend_from_slice(&header);
+            }
+            _ => self.long_header(kind, value),
         }
-        self.long_header(kind, value);
     }
 
     fn long_header(&mut self, kind: u8, value: i64) {
-        let mut buffer = [0; 24];
-        let end = buffer.len() - 2;
-        buffer[end..].copy_from_slice(b"\r\n");
-        let mut at = number::write_digits(value.unsigned_abs(), &mut buffer[..end]);
+        let mut header = [b'\n'; HEADER_BYTES_MAX];
+        let end = HEADER_BYTES_MAX - 2;
+        header[end] = b'\r';
+        let mut at = number::write_digits(value.unsigned_abs(), &mut header[..end]);
         if value < 0 {
             at -= 1;
-            buffer[at] = b'-';
+            header[at] = b'-';
         }
         at -= 1;
-        buffer[at] = kind;
-        self.out.extend_from_slice(&buffer[at..]);
+        header[at] = kind;
+        self.out.extend_from_slice(&header[at..]);
     }
 
     /// `+OK`.
@@ -160,19 +170,7 @@ impl<'o> Reply<'o> {
     pub fn bulk(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
         self.out.reserve(bytes.len() + BULK_FRAME_BYTES_MAX);
-        // Most are short.
-        match bytes.len() {
-            len @ 0..10 => {
-                let ones = b'0' + len as u8;
-                self.out.extend_from_slice(&[b'$', ones, b'\r', b'\n']);
-            }
-            len @ 10..100 => {
-                let (tens, ones) = (b'0' + (len / 10) as u8, b'0' + (len % 10) as u8);
-                let header = [b'$', tens, ones, b'\r', b'\n'];
-                self.out.extend_from_slice(&header);
-            }
-            len => self.header(b'$', len as i64),
-        }
+        self.header(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }

@@ -190,6 +190,13 @@ pub const LATE_BACKOFF: u32 = 10;
 /// Requests that are warmed together and executed under one gate.
 pub const BATCH_REQUESTS_MAX: usize = 128;
 
+/// Short requests that are worth keeping other sessions out for, and most at a time.
+pub const ALONE_REQUESTS_MIN: usize = 8;
+/// See [`ALONE_REQUESTS_MIN`].
+pub const ALONE_REQUESTS_MAX: usize = 32;
+/// Most bytes of such a request.
+pub const ALONE_REQUEST_BYTES_MAX: usize = 256;
+
 /// Ranges of arguments for which a worker keeps memory from one turn to the next. A request may
 /// have a million.
 pub const RANGES_KEPT_MAX: usize = 64 * 1024;

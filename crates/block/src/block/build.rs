@@ -141,6 +141,52 @@ impl<'g> BlockRef<'g> {
         Self::write_short(pool, version, key, new)
     }
 
+    /// What [`Self::overwrite`] may put into this block, as its readers will see it: short bytes
+    /// as long as those that it holds; `None` for any other value or block.
+    #[inline]
+    pub fn overwritten<'d>(
+        self,
+        version: ValueVersion,
+        new: &'d NewValue<'_>,
+    ) -> Option<(ShortValue<'d>, ValueRef<'d>)>
+    where
+        'g: 'd,
+    {
+        let (_, old) = self.plain_parts()?;
+        let new = ShortValue::of(new)?;
+        let BodyRef::String(StringRef::Flat(bytes)) = old.body else {
+            return None;
+        };
+        if new.form != Form::Flat || new.bytes.len() != bytes.len() {
+            return None;
+        }
+        let body = BodyRef::String(StringRef::Flat(new.bytes));
+        let value = ValueRef {
+            version,
+            body,
+            ..old
+        };
+        Some((new, value))
+    }
+
+    /// Puts another value into this block, which [`Self::overwritten`] has returned.
+    ///
+    /// # Safety
+    /// Nobody else is pinned, and the caller uses nothing any more that this block has shown
+    /// (VB1 immutable-block).
+    #[inline]
+    pub unsafe fn overwrite(self, version: ValueVersion, new: ShortValue<'_>) {
+        let meta = self.meta();
+        let (key_bytes, body_bytes) = short_lengths(meta);
+        assert_eq!(body_bytes, new.bytes.len(), "it fits");
+        let block = Writer(self.address());
+        block.put(0, version.to_bits());
+        block.copy(HEADER_BYTES + key_bytes, new.bytes);
+        // Relaxed: as every access of the mark. Others are pinned after this (R4 alone).
+        self.meta_word()
+            .store(with_mark(meta, new.mark), Ordering::Relaxed);
+    }
+
     /// Writes a block with nothing but header, short key part and short value.
     #[expect(
         clippy::inline_always,

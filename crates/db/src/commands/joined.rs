@@ -100,9 +100,14 @@ impl<'r> Joined<'r> {
     #[inline]
     #[must_use]
     pub fn again(self, request: Request<'r>) -> Option<Self> {
-        let may = request.span_bytes() <= limits::JOINED_REQUEST_BYTES_MAX
-            && request.arg(1) == self.key();
-        may.then_some(Self { request, ..self })
+        self.is_neighbour(request)
+            .then_some(Self { request, ..self })
+    }
+
+    /// Whether a request for the same command is for the same key, and not too long.
+    #[inline]
+    pub(crate) fn is_neighbour(&self, request: Request<'_>) -> bool {
+        request.span_bytes() <= limits::JOINED_REQUEST_BYTES_MAX && request.arg(1) == self.key()
     }
 }
 
@@ -203,15 +208,15 @@ pub(super) struct Subject<D> {
 }
 
 /// A [`Subject`] of one of the families.
-enum Collection<'o> {
-    List(Box<Subject<ListEnds<'o>>>),
+enum Collection<'o, 'r> {
+    List(Box<Subject<ListEnds<'o, 'r>>>),
     Set(Subject<HashDraft<'o>>),
     Hash(Subject<FieldsDraft<'o>>),
     Sorted(Subject<SortedDraft<'o>>),
     Number(Subject<i64>),
 }
 
-impl<'o> Collection<'o> {
+impl<'o, 'r> Collection<'o, 'r> {
     /// The collection at a key; `None`: its value is none that steps change. A large row is taken
     /// if it can be: then nothing of it is copied.
     fn open(family: Family, shown: &'o mut Shown<'_>, now: Milliseconds) -> Option<Self> {
@@ -301,7 +306,7 @@ impl<'o> Collection<'o> {
         &mut self,
         command: KeyspaceCommand,
         given: &mut Given<'_>,
-        request: Request<'_>,
+        request: Request<'r>,
         reply: &mut Reply<'_>,
     ) -> Result<Step, CommandError> {
         use KeyspaceCommand as K;
@@ -334,7 +339,7 @@ impl<'o> Collection<'o> {
     }
 
     /// What is to be stored.
-    fn finish(self) -> Finished {
+    fn finish(self) -> Finished<'r> {
         if self.is_empty() {
             return Finished::Decided(Decision::Remove);
         }
@@ -356,13 +361,13 @@ impl<'o> Collection<'o> {
 }
 
 /// What has become of a collection.
-enum Finished {
+enum Finished<'r> {
     Decided(Decision<'static>),
     /// Of a list, whose old elements nothing refers to any more.
-    Ends(ListChange, Attributes),
+    Ends(ListChange<'r>, Attributes),
 }
 
-impl Finished {
+impl Finished<'_> {
     /// The decision that stores it: a list's large row is taken if it can be.
     fn decide(self, shown: &mut Shown<'_>) -> Decision<'static> {
         let (change, attributes) = match self {
@@ -459,9 +464,9 @@ pub(crate) fn carry_out_alone(
 }
 
 /// Takes the requests' steps as far as they go; returns whether one has changed something.
-fn answer_all(
-    collection: &mut Collection<'_>,
-    requests: &[Joined<'_>],
+fn answer_all<'r>(
+    collection: &mut Collection<'_, 'r>,
+    requests: &[Joined<'r>],
     given: &mut Given<'_>,
     answers: &mut Answers,
 ) -> bool {

@@ -51,6 +51,7 @@ use crate::session_state::{Kept, SessionState};
 use crate::snapshots::{NamedSnapshot, Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
+use crate::turn::Tries;
 use crate::watchers::{WatchHorizon, Watchers};
 
 /// The parts of a database.
@@ -215,6 +216,7 @@ impl Database {
                 None => Kept::ByNone,
             },
             leaves_large: false,
+            tries: Tries::default(),
             in_line: InLine::default(),
             waits_behind: Vec::new(),
             effects: None,

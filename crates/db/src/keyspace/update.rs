@@ -40,6 +40,14 @@ struct Effects {
     old_mark: u8,
 }
 
+impl Effects {
+    /// Whether what follows takes locks of the expiry index, or of those who wait.
+    #[inline]
+    fn takes_locks(&self) -> bool {
+        self.deadline_changed || self.field_deadline_changed || self.awaited.any()
+    }
+}
+
 /// What the hook of one update leaves.
 struct Outcome {
     effects: Effects,
@@ -317,6 +325,10 @@ impl Keyspace<'_> {
             if self.is_unread(effects) {
                 add(&self.session.counters.expired_unread, 1);
             }
+        }
+        if effects.takes_locks() || self.session.placing.notes {
+            // Who holds those may be waiting to be pinned.
+            self.session.store.let_in();
         }
         if effects.deadline_changed {
             self.follow_deadline(key, (Of::Key, effects.replaced));

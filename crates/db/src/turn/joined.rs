@@ -16,6 +16,7 @@ use pando_protocol::command::{CommandId, CommandSpec};
 use pando_protocol::{Reply, Request};
 
 use super::Turn;
+use super::usual::is_usual_as_well;
 use crate::acknowledge::Durability;
 use crate::client::Client;
 use crate::commands::joined::{Answers, Joined, carry_out, family};
@@ -41,9 +42,7 @@ impl Turn<'_> {
     ) -> Option<Joined<'r>> {
         let command = self.usual(client, spec, request)?;
         let may = family(command).is_some()
-            && client.durability != Durability::Sync
-            && !client.no_touch
-            && client.replicated.is_none()
+            && is_answered_at_once(client)
             && !self.session.beyond_room
             && request.span_bytes() <= limits::JOINED_REQUEST_BYTES_MAX
             && request.arg(1).len() <= self.database.options.key_bytes_max;
@@ -52,6 +51,24 @@ impl Turn<'_> {
             request,
             version: client.protocol,
         })
+    }
+
+    /// The same of a request of another client for the command and the key of one that may be
+    /// joined: only what is its client's own is looked at.
+    #[inline]
+    #[must_use]
+    pub fn may_join_too<'r>(
+        first: &Joined<'_>,
+        client: &Client,
+        request: Request<'r>,
+    ) -> Option<Joined<'r>> {
+        let may = is_usual_as_well(client) && is_answered_at_once(client);
+        let joined = Joined {
+            command: first.command,
+            request,
+            version: client.protocol,
+        };
+        (may && first.is_neighbour(request)).then_some(joined)
     }
 
     /// Carries out as many of the requests as can be together, in order, and leaves their answers;
@@ -92,4 +109,10 @@ impl Turn<'_> {
             self.note_write(client);
         }
     }
+}
+
+/// Whether replies to a client wait for neither a disk nor replicas, and its requests count as uses.
+#[inline]
+fn is_answered_at_once(client: &Client) -> bool {
+    client.durability != Durability::Sync && !client.no_touch && client.replicated.is_none()
 }

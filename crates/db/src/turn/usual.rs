@@ -71,10 +71,7 @@ impl Turn<'_> {
     /// usual kind.
     #[inline]
     fn is_welcome(&self, client: &Client, spec: &CommandSpec, request: Request<'_>) -> bool {
-        client.authenticated
-            && client.uses.is_none()
-            && client.base == 0
-            && client.reply_mode == ReplyMode::On
+        is_plain(client)
             && self.database.paused_until(true).is_none()
             && (!spec.flags.has(Flag::Write) || self.takes_write(client))
             && !self.database.role.refuses(spec.flags.has(Flag::Write))
@@ -187,6 +184,26 @@ impl Turn<'_> {
             commands::execute(command, &mut keyspace, request, reply)
         })
     }
+}
+
+/// Whether a client is of the usual kind.
+#[inline]
+fn is_plain(client: &Client) -> bool {
+    client.authenticated
+        && client.uses.is_none()
+        && client.base == 0
+        && client.reply_mode == ReplyMode::On
+}
+
+/// Whether a request for a command and a key is usual if one of another client is
+/// ([`Turn::usual`]).
+#[inline]
+pub(super) fn is_usual_as_well(client: &Client) -> bool {
+    is_plain(client)
+        && client.transaction.is_none()
+        && !client.delayed
+        && client.waits_since.is_none()
+        && client.lacks_room.is_none()
 }
 
 /// The outcome of a run, and where its reply begins.

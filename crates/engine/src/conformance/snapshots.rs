@@ -66,9 +66,11 @@ impl<E: Snapshots<Session: SubjectAt + Restore>> History<'_, E> {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        // One in twenty is large, and successive versions of it share most of their bytes.
+        // One in twenty is large, and successive versions of it share most of their bytes. Some are
+        // as long as others, and may take their place.
         let bytes = match self.rng.usize(..20) {
             0 => self.rng.usize(10_000..60_000),
+            1..10 => 8,
             _ => self.rng.usize(..40),
         };
         vec![self.rng.u8(..); bytes]
@@ -78,10 +80,16 @@ impl<E: Snapshots<Session: SubjectAt + Restore>> History<'_, E> {
         let (at, key) = (self.rng.usize(..TREES), key_of(self.rng.usize(..KEYS)));
         let value = self.value();
         let (tree, model) = &mut self.trees[at];
+        self.session.pin();
+        if self.rng.bool() {
+            self.session.keep_out();
+        }
         self.session
             .update(Key::new(*tree, &key), &mut NoHook, |_| {
                 Decision::Write(NewValue::new(Body::string(&value)))
             });
+        self.session.let_in();
+        self.session.unpin();
         model.insert(key, value);
     }
 

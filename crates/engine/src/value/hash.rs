@@ -542,7 +542,7 @@ impl<'o> HashDraft<'o> {
                 let Ok(index) = row.search(field) else {
                     return false;
                 };
-                row::remove_from(own(block, 0), index);
+                row::remove_from(own(block, 0), index..index + 1);
                 true
             }
         }
@@ -558,8 +558,16 @@ impl<'o> HashDraft<'o> {
                     return;
                 };
                 show(name, value);
-                row::remove_from(own(block, 0), rank);
+                row::remove_from(own(block, 0), rank..rank + 1);
             }
+        }
+    }
+
+    /// Removes so many fields of a large row, which are there, from the one at `rank` on.
+    pub(super) fn remove_from_rank(&mut self, rank: usize, count: usize) {
+        match &mut self.form {
+            Form::Wide(row) => row.remove_from_rank(rank, count),
+            Form::Packed(block) => row::remove_from(own(block, 0), rank..rank + count),
         }
     }
 

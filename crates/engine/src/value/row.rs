@@ -22,6 +22,7 @@
 //! or a leaf's, and changes its copy; a leaf with large columns is assembled from parts of its
 //! predecessor. Neither is changed after that, so readers need no protection.
 
+mod change;
 mod name;
 mod pack;
 mod search;
@@ -30,6 +31,8 @@ use std::cell::Cell as StdCell;
 use std::cmp::Ordering;
 use std::ops::Range;
 
+pub(super) use change::{add_to, remove_from, set_in};
+use change::{is_complete, move_ends};
 pub(super) use name::Name;
 pub(super) use pack::pack;
 use search::{common_bytes, find};
@@ -323,6 +326,14 @@ impl<'a> RowRef<'a> {
             && self.bytes_with(at, field, value) <= SHORT_DATA_BYTES_MAX
     }
 
+    /// Whether so many fields, of so many bytes, can be added by [`add_to`].
+    pub(super) fn takes_more_in_place(self, fields: usize, bytes: usize) -> bool {
+        let data_bytes = self.block.len() - self.data;
+        self.is_short()
+            && self.count + fields <= COUNT_MAX
+            && data_bytes + bytes <= SHORT_DATA_BYTES_MAX
+    }
+
     /// Bytes of a block with short offsets once `field` is set. `at` comes from [`Self::search`].
     #[inline]
     pub(super) fn bytes_with(self, at: Result<usize, usize>, field: &[u8], value: &[u8]) -> usize {
@@ -360,11 +371,11 @@ impl<'a> RowRef<'a> {
         ]
     }
 
-    /// The row without the field at `index`, as the parts of a new block.
-    pub(super) fn without_field(self, index: usize) -> [Part<'a>; 2] {
+    /// The row without these fields, as the parts of a new block.
+    pub(super) fn without_fields(self, fields: Range<usize>) -> [Part<'a>; 2] {
         [
-            Part::Rows(self, 0..index),
-            Part::Rows(self, index + 1..self.count),
+            Part::Rows(self, 0..fields.start),
+            Part::Rows(self, fields.end..self.count),
         ]
     }
 
@@ -562,110 +573,6 @@ impl Part<'_> {
             Part::Field(field, Cell::Inline(value)) => field.len() + value.len(),
             Part::Field(field, Cell::OutOfLine) => field.len(),
         }
-    }
-}
-
-/// Sets a field of a block under construction that has short offsets; `at` comes from
-/// [`RowRef::search`]. Moves what follows.
-pub(super) fn set_in(block: &mut Vec<u8>, at: Result<usize, usize>, field: &[u8], value: &[u8]) {
-    let row = RowRef::new(block);
-    debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
-    let (data, count) = (row.data, row.count);
-    match at {
-        Ok(index) => {
-            let (start, end) = (row.end(2 * index).0, row.end(2 * index + 1).0);
-            if value.len() == end - start {
-                block[data + start..data + end].copy_from_slice(value);
-                return;
-            }
-            replace_in(block, data + start..data + end, value.len());
-            block[data + start..][..value.len()].copy_from_slice(value);
-            move_ends(
-                ends_of(block, 2 * index + 1..2 * count),
-                start + value.len(),
-                end,
-            );
-            debug_assert!(is_complete(block));
-        }
-        Err(index) => {
-            assert!(count < COUNT_MAX, "{count} fields in one block");
-            let start = row.start(index);
-            let (middle, end) = (start + field.len(), start + field.len() + value.len());
-            let (ends, place) = (ends_before(index), data + start);
-            let (old_bytes, grown_by) = (block.len(), END_BYTES + end - start);
-            block.resize(old_bytes + grown_by, 0);
-            block.copy_within(place..old_bytes, place + grown_by);
-            block.copy_within(ends..place, ends + END_BYTES);
-            block[place + END_BYTES..][..field.len()].copy_from_slice(field);
-            block[data + END_BYTES + middle..][..value.len()].copy_from_slice(value);
-            block[ends..][..2].copy_from_slice(&(middle as u16).to_le_bytes());
-            block[ends + 2..][..2].copy_from_slice(&(end as u16).to_le_bytes());
-            block[..HEADER_BYTES].copy_from_slice(&(count as u16 + 1).to_le_bytes());
-            move_ends(ends_of(block, 2 * index + 2..2 * count + 2), end, start);
-            debug_assert!(is_complete(block));
-        }
-    }
-}
-
-/// Removes a field of a block under construction that has short offsets. Moves what follows.
-pub(super) fn remove_from(block: &mut Vec<u8>, index: usize) {
-    let row = RowRef::new(block);
-    debug_assert_eq!(row.offset_bytes, SHORT_OFFSET_BYTES);
-    let (data, count) = (row.data, row.count);
-    let (start, end) = (row.start(index), row.start(index + 1));
-    let ends = ends_before(index);
-    block.copy_within(ends + END_BYTES..data + start, ends);
-    block.copy_within(data + end.., data + start - END_BYTES);
-    block.truncate(block.len() - END_BYTES - (end - start));
-    block[..HEADER_BYTES].copy_from_slice(&(count as u16 - 1).to_le_bytes());
-    move_ends(ends_of(block, 2 * index..2 * count - 2), start, end);
-    debug_assert!(is_complete(block));
-}
-
-/// Where the short ends of the field at `index` are.
-fn ends_before(index: usize) -> usize {
-    HEADER_BYTES + END_BYTES * index
-}
-
-/// Whether the last field ends where a block under construction does.
-fn is_complete(block: &[u8]) -> bool {
-    let row = RowRef::new(block);
-    row.data + row.start(row.count) == block.len()
-}
-
-/// Makes the place of `range` `bytes` long, for the caller to fill.
-fn replace_in(block: &mut Vec<u8>, range: Range<usize>, bytes: usize) {
-    let (old_bytes, rest) = (block.len(), block.len() - range.end);
-    let end = range.start + bytes;
-    match bytes.cmp(&range.len()) {
-        Ordering::Equal => {}
-        Ordering::Less => {
-            block.copy_within(range.end.., end);
-            block.truncate(end + rest);
-        }
-        Ordering::Greater => {
-            block.resize(end + rest, 0);
-            block.copy_within(range.end..old_bytes, end);
-        }
-    }
-}
-
-/// The short ends of some slots.
-fn ends_of(block: &mut [u8], slots: Range<usize>) -> &mut [u8] {
-    &mut block[HEADER_BYTES..][SHORT_OFFSET_BYTES * slots.start..SHORT_OFFSET_BYTES * slots.end]
-}
-
-/// Shifts short ends by the distance from `from` to `to`.
-fn move_ends(ends: &mut [u8], to: usize, from: usize) {
-    let moved_by = (to as u16).wrapping_sub(from as u16);
-    if moved_by == 0 {
-        return;
-    }
-    let (ends, _) = ends.as_chunks_mut();
-    for end in ends {
-        *end = u16::from_le_bytes(*end)
-            .wrapping_add(moved_by)
-            .to_le_bytes();
     }
 }
 

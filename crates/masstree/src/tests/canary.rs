@@ -65,6 +65,35 @@ fn a_reused_slot_is_noticed_and_a_missing_mark_is_caught() {
     );
 }
 
+/// What a reader sees of a value that it has found, when another as long is written meanwhile by a
+/// session that keeps others out if it can.
+fn overwritten(fault: Option<Fault>) -> Vec<u8> {
+    let mut seen = Vec::new();
+    with_reader(|engine, _, id, writer, guard| {
+        let tree = engine.directory.get(id.0, guard).unwrap();
+        if let Some(fault) = fault {
+            tree.canary.plant(fault);
+        }
+        put(writer, id, b"key", b"first");
+        let found = crate::get::get(tree, b"key", guard, &Counters::default());
+        let block = found.unwrap();
+        writer.pin();
+        assert!(!writer.keep_out(), "another one is pinned");
+        put(writer, id, b"key", b"other");
+        writer.let_in();
+        writer.unpin();
+        seen = block.value().map(bytes_of).unwrap();
+    });
+    seen
+}
+
+#[test]
+fn what_a_reader_has_found_is_not_overwritten() {
+    assert_eq!(overwritten(None), b"first", "M8 changed-alone");
+    let fault = Fault::OverwrittenBeside;
+    assert_eq!(overwritten(Some(fault)), b"other", "the fault shows");
+}
+
 /// Whether a reader that was delayed between finding a key's node and searching it believes the key
 /// to be absent, when the node has split meanwhile.
 fn lost_by_split(fault: Option<Fault>) -> bool {

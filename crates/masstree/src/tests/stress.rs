@@ -135,6 +135,11 @@ impl World {
             .iter()
             .map(|(index, _)| Key::new(self.tree, &self.keys[*index]))
             .collect();
+        // Values are overwritten, where nobody reads at that moment.
+        session.pin();
+        if numbers.len() % 2 == 1 {
+            session.keep_out();
+        }
         session.update_many(&keys, &mut NoHook, |at, _| {
             if writes[at].1 {
                 Decision::Write(NewValue::new(Body::string(&numbers[at])))
@@ -142,6 +147,8 @@ impl World {
                 Decision::Remove
             }
         });
+        session.let_in();
+        session.unpin();
         for ((index, _), number) in writes.iter().zip(numbers) {
             let number = u64::from_be_bytes(number);
             self.histories[*index].ended.store(number, Ordering::SeqCst);
@@ -313,6 +320,48 @@ fn layers_come_and_go() {
 #[test]
 fn nodes_and_layers_go_at_once_under_a_self_driven_clock() {
     World::on(EpochClock::self_driven(), keys_of_layers(), seed()).run();
+}
+
+/// M8 changed-alone: who reads a value sees all of it, and it stays as it is meanwhile.
+#[test]
+fn overwritten_values_are_whole() {
+    const BYTES: usize = 2_000;
+    const OVERWRITTEN: i64 = 200;
+    let (_clock, engine) = engine();
+    let tree = engine.create_tree();
+    let mut writer = engine.session().unwrap();
+    put(&mut writer, tree, b"key", &[0; BYTES]);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let read = || {
+            let mut reader = engine.session().unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                reader.get(Key::new(tree, b"key"), |value| {
+                    let first = value.map(bytes_of).unwrap();
+                    assert_eq!(first, [first[0]; BYTES]);
+                    thread::yield_now();
+                    assert_eq!(value.map(bytes_of).unwrap(), first);
+                });
+                thread::yield_now();
+            }
+        };
+        scope.spawn(read);
+        scope.spawn(read);
+        let mut number = 0;
+        while writer.context.counters.overwritten_total.get() < OVERWRITTEN {
+            number += 1;
+            writer.pin();
+            writer.keep_out();
+            put(&mut writer, tree, b"key", &[number as u8; BYTES]);
+            writer.let_in();
+            writer.unpin();
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(
+            get(&mut writer, tree, b"key"),
+            Some(vec![number as u8; BYTES])
+        );
+    });
 }
 
 fn keys_of_layers() -> Vec<Vec<u8>> {

@@ -224,6 +224,12 @@ impl Segment {
         self.fresh && self.executed == 0 && self.place != Place::Kept
     }
 
+    /// When its requests arrived: in this turn of the loop, or before, with what was kept.
+    #[inline]
+    pub(crate) fn arrived_ns(&self, now_ns: u64, before_ns: u64) -> u64 {
+        if self.fresh { now_ns } else { before_ns }
+    }
+
     /// Its bytes; `kept` are those kept by the connection's input.
     #[inline]
     pub(crate) fn bytes<'b>(&self, arena: &'b [u8], kept: &'b [u8]) -> &'b [u8] {

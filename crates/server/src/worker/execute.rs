@@ -111,11 +111,7 @@ impl Execution<'_> {
         } = self.batch;
         let segment = &mut segments[entries[next].segment];
         self.turn.lead(next, segment.is_untouched());
-        let arrived_ns = if segment.fresh {
-            self.arrived_ns
-        } else {
-            connection.arrived_ns
-        };
+        let arrived_ns = segment.arrived_ns(self.arrived_ns, connection.arrived_ns);
         let room = limits::OUTPUT_PAUSE_BYTES - connection.output.pending();
         let Connection {
             client,
@@ -130,11 +126,15 @@ impl Execution<'_> {
         let mut host = WorkerHost::new(self.shared, self.recorder, record, arrived_ns);
         let out = output.buffer(self.pool);
         let out_len_max = out.len() + room;
+        let mut short = ShortRequests::default();
         loop {
             let entry = &entries[next];
             let request = entry.request(ranges, bytes);
             let (start, silent) = (out.len(), client.reply_mode != ReplyMode::On);
             let answer = self.joint.answer_of(next);
+            if answer.is_none() && next >= short.until {
+                short.begin(next, &mut self.turn, (entries, ranges), bytes);
+            }
             let progress = if let Some(answer) = answer {
                 let answer = (&self.joint.answers, answer);
                 let (turn, resolved) = (&mut self.turn, entry.resolved);
@@ -180,6 +180,7 @@ impl Execution<'_> {
         let Ended {
             progress, start, ..
         } = ended;
+        self.turn.let_in();
         let runs_again = matches!(&progress, Progress::Waits(wait) if wait.runs_again());
         let phase = match progress {
             Progress::Done => None,
@@ -221,6 +222,39 @@ impl Execution<'_> {
         if let Some(phase) = phase {
             enter_unless_alone(connection, phase);
         }
+    }
+}
+
+/// Requests of a run that other sessions are kept out for, if they are short and can be.
+#[derive(Default)]
+struct ShortRequests {
+    /// They end before this entry, where others begin.
+    until: usize,
+    are_alone: bool,
+}
+
+impl ShortRequests {
+    /// The former ones end before the entry at `next`, and others begin there.
+    #[inline]
+    fn begin(
+        &mut self,
+        next: usize,
+        turn: &mut Turn<'_>,
+        (entries, ranges): (&[Entry], &[ArgumentRange]),
+        bytes: &[u8],
+    ) {
+        if std::mem::take(&mut self.are_alone) {
+            turn.let_in();
+        }
+        let is_short = |entry: &&Entry| {
+            entry.resolved.is_short()
+                && entry.segment == entries[next].segment
+                && entry.request(ranges, bytes).span_bytes() <= limits::ALONE_REQUEST_BYTES_MAX
+        };
+        let few = entries[next..].iter().take(limits::ALONE_REQUESTS_MAX);
+        let count = few.take_while(is_short).count();
+        self.are_alone = count >= limits::ALONE_REQUESTS_MIN && turn.keep_out();
+        self.until = next + count.max(1);
     }
 }
 

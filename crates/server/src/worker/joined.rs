@@ -96,15 +96,17 @@ impl JointUpdate {
         settings: &Settings,
     ) {
         debug_assert!(next >= self.end, "JW1 answered-once");
+        if recorder::times_each(settings) {
+            return;
+        }
         turn.go_to(next);
         let mut first: Option<(usize, &[u8])> = None;
         let mut last: Option<Member<'_>> = None;
         let mut requests: Vec<Joined<'_>> = Vec::with_capacity(JOINED_SOON);
         for entry in &batch.entries[next..] {
             let again = last.as_ref().and_then(|last| last.again(entry, batch));
-            let Some(member) =
-                again.or_else(|| member(entry, turn, batch, (connections, holding), settings))
-            else {
+            let other = || member(entry, last.as_ref(), turn, batch, (connections, holding));
+            let Some(member) = again.or_else(other) else {
                 break;
             };
             let here = (member.index, member.joined.key());
@@ -156,12 +158,13 @@ impl<'b> Member<'b> {
     }
 }
 
+/// An entry as part of a joint update; `last` is the one before it.
 fn member<'b>(
     entry: &Entry,
+    last: Option<&Member<'_>>,
     turn: &Turn<'_>,
     batch: &'b Batch<'_>,
     (connections, holding): (&'b Connections, &Holding),
-    settings: &Settings,
 ) -> Option<Member<'b>> {
     let Resolved::Resp(Ok(spec)) = entry.resolved else {
         return None;
@@ -169,15 +172,15 @@ fn member<'b>(
     let segment = &batch.segments[entry.segment];
     let connection = connections.get(segment.slot)?;
     let client = &connection.client;
-    if entry.waiting
-        || !connection.is_open()
-        || holding.must_follow(client, LogEpoch::NONE)
-        || recorder::times_each(settings)
-    {
+    if entry.waiting || !connection.is_open() || holding.must_follow(client, LogEpoch::NONE) {
         return None;
     }
     let bytes = segment.bytes(batch.arena, connection.input.bytes());
-    let joined = turn.may_join(client, spec, entry.request(batch.ranges, bytes))?;
+    let request = entry.request(batch.ranges, bytes);
+    let joined = match last {
+        Some(last) if ptr::eq(spec, last.spec) => Turn::may_join_too(&last.joined, client, request),
+        _ => turn.may_join(client, spec, request),
+    }?;
     Some(Member {
         segment: entry.segment,
         bytes,

@@ -247,6 +247,12 @@ impl Resolved {
         Progress::Done
     }
 
+    /// Whether it is a command that changes one short value at most, as a rule.
+    #[inline]
+    pub(crate) fn is_short(self) -> bool {
+        matches!(self, Self::Resp(Ok(spec)) if Turn::is_short(spec))
+    }
+
     /// Executes a request with this command.
     #[inline]
     pub(crate) fn execute(

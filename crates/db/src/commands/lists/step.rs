@@ -10,11 +10,11 @@ use crate::commands::joined::{Done, Given, Step, Subject};
 use crate::error::CommandError;
 
 /// One command, as a change of a list (JU1 as-if-alone).
-pub(in crate::commands) fn step(
+pub(in crate::commands) fn step<'r>(
     command: ListCommand,
-    list: &mut Subject<ListEnds<'_>>,
+    list: &mut Subject<ListEnds<'_, 'r>>,
     given: &Given<'_>,
-    request: Request<'_>,
+    request: Request<'r>,
     reply: &mut Reply<'_>,
 ) -> Result<Step, CommandError> {
     use ListCommand as L;
@@ -30,10 +30,10 @@ pub(in crate::commands) fn step(
     }
 }
 
-fn push(
-    list: &mut Subject<ListEnds<'_>>,
+fn push<'r>(
+    list: &mut Subject<ListEnds<'_, 'r>>,
     given: &Given<'_>,
-    request: Request<'_>,
+    request: Request<'r>,
     reply: &mut Reply<'_>,
     (end, only_if_there): (End, bool),
 ) -> Result<Step, CommandError> {
@@ -60,7 +60,7 @@ fn push(
 }
 
 fn pop(
-    list: &mut Subject<ListEnds<'_>>,
+    list: &mut Subject<ListEnds<'_, '_>>,
     request: Request<'_>,
     reply: &mut Reply<'_>,
     end: End,

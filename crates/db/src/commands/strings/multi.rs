@@ -4,14 +4,14 @@
 //! is checked before the first key changes, but for the room in an engine's pool: MSETNX then takes
 //! back what it has stored, and either may run again.
 
-use pando_engine::{BodyRef, Decision, NewValue};
+use pando_engine::{BodyRef, Decision, NewValue, Point};
 use pando_protocol::{Reply, Request};
 
 use super::new_string;
 use crate::commands::detached::reply_bulk;
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
-use crate::limits::WARM_KEYS_MAX;
+use crate::limits::{KEYS_ALONE_MAX, WARM_KEYS_MAX};
 use crate::progress::{Handled, Progress};
 use crate::statistics::add;
 
@@ -91,7 +91,25 @@ fn check_pairs(
 }
 
 fn store_pairs(keyspace: &mut Keyspace<'_>, request: Request<'_>) -> Result<(), CommandError> {
+    let mut kept_out = request.len() > 3 && keyspace.session.store.keep_out();
+    let stored = store_each(keyspace, request, &mut kept_out);
+    if kept_out {
+        keyspace.session.store.let_in();
+    }
+    stored
+}
+
+/// `kept_out`: whether other sessions are, who then wait for so many keys at most.
+fn store_each(
+    keyspace: &mut Keyspace<'_>,
+    request: Request<'_>,
+    kept_out: &mut bool,
+) -> Result<(), CommandError> {
     for index in (1..request.len()).step_by(2) {
+        if *kept_out && index > 2 * KEYS_ALONE_MAX {
+            keyspace.session.store.let_in();
+            *kept_out = false;
+        }
         let next = index + 2;
         if next < request.len() && request.arg(next) == request.arg(index) {
             // Nobody sees what the next pair replaces; it counts as a change.

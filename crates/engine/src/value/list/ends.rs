@@ -12,14 +12,13 @@ use crate::value::{Body, StringRef};
 /// Elements that are read at once behind the last one.
 const STRIDE: usize = 32;
 
-/// Strings for which room is made at the first one, and most bytes of each.
-const STRINGS_SOON: usize = 16;
-const STRING_BYTES_SOON: usize = 64;
+/// Elements for which room is made at the first one that is pushed.
+const ELEMENTS_SOON: usize = 16;
 
 /// So few elements are removed one after the other.
 const POPS_ONE_BY_ONE: usize = 4;
 
-/// A list that changes at its ends alone.
+/// A list that changes at its ends alone. What is pushed is only referred to.
 ///
 /// ```
 /// use pando_engine::{BodyRef, ListEnds, ListRef};
@@ -37,7 +36,7 @@ const POPS_ONE_BY_ONE: usize = 4;
 /// assert_eq!(ListRef::new(row).len(), 2);
 /// ```
 #[derive(Debug)]
-pub struct ListEnds<'o> {
+pub struct ListEnds<'o, 'p> {
     old: Option<ListRef<'o>>,
     /// The elements of `old` that are left.
     start: usize,
@@ -47,40 +46,23 @@ pub struct ListEnds<'o> {
     from_first: Option<ListIter<'o>>,
     /// The elements up to `end`, as far as they were read; the last one is that before `end`.
     before_end: Vec<StringRef<'o>>,
-    pushed_front: Strings,
-    pushed_back: Strings,
+    pushed_front: VecDeque<&'p [u8]>,
+    pushed_back: VecDeque<&'p [u8]>,
 }
 
-/// Strings in a row, in one buffer.
-#[derive(Debug, Default)]
-struct Strings {
-    bytes: Vec<u8>,
-    ranges: VecDeque<(usize, usize)>,
+/// An element that was pushed.
+fn pushed<'a>(element: Option<&&'a [u8]>) -> Option<StringRef<'a>> {
+    element.map(|element| StringRef::Flat(element))
 }
 
-impl Strings {
-    fn add(&mut self, string: &[u8]) -> (usize, usize) {
-        if self.ranges.capacity() == 0 {
-            self.ranges.reserve(STRINGS_SOON);
-            self.bytes
-                .reserve(STRINGS_SOON * string.len().min(STRING_BYTES_SOON));
-        }
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(string);
-        (start, self.bytes.len())
-    }
-
-    fn get(&self, range: Option<&(usize, usize)>) -> Option<StringRef<'_>> {
-        range.map(|(start, end)| StringRef::Flat(&self.bytes[*start..*end]))
-    }
-
-    fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
-        let range = |(start, end): &(usize, usize)| &self.bytes[*start..*end];
-        self.ranges.iter().map(range)
+/// Adds to elements that were pushed, of which there are often as many as join an update.
+fn make_room(elements: &mut VecDeque<&[u8]>) {
+    if elements.capacity() == 0 {
+        elements.reserve(ELEMENTS_SOON);
     }
 }
 
-impl<'o> ListEnds<'o> {
+impl<'o, 'p> ListEnds<'o, 'p> {
     /// Begins with the elements of `old`. O(1).
     #[must_use]
     pub fn new(old: Option<ListRef<'o>>) -> Self {
@@ -91,15 +73,15 @@ impl<'o> ListEnds<'o> {
             first: None,
             from_first: None,
             before_end: Vec::new(),
-            pushed_front: Strings::default(),
-            pushed_back: Strings::default(),
+            pushed_front: VecDeque::new(),
+            pushed_back: VecDeque::new(),
         }
     }
 
     /// How many elements there are. O(1).
     #[must_use]
     pub fn len(&self) -> usize {
-        let pushed = self.pushed_front.ranges.len() + self.pushed_back.ranges.len();
+        let pushed = self.pushed_front.len() + self.pushed_back.len();
         self.end - self.start + pushed
     }
 
@@ -109,28 +91,28 @@ impl<'o> ListEnds<'o> {
         self.len() == 0
     }
 
-    /// Adds an element before the first one. O(bytes).
+    /// Adds an element before the first one. O(1).
     ///
     /// One longer than [`crate::limits::COLUMN_FLAT_BYTES_MAX`] is a broken invariant of the
     /// caller.
-    pub fn push_front(&mut self, element: &[u8]) {
-        let range = self.pushed_front.add(element);
-        self.pushed_front.ranges.push_front(range);
+    pub fn push_front(&mut self, element: &'p [u8]) {
+        make_room(&mut self.pushed_front);
+        self.pushed_front.push_front(element);
     }
 
     /// The same behind the last one.
-    pub fn push_back(&mut self, element: &[u8]) {
-        let range = self.pushed_back.add(element);
-        self.pushed_back.ranges.push_back(range);
+    pub fn push_back(&mut self, element: &'p [u8]) {
+        make_room(&mut self.pushed_back);
+        self.pushed_back.push_back(element);
     }
 
     /// The first element. O(1), and O(log elements) at first.
     pub fn first(&mut self) -> Option<StringRef<'_>> {
-        if let Some(range) = self.pushed_front.ranges.front() {
-            return self.pushed_front.get(Some(range));
+        if !self.pushed_front.is_empty() {
+            return pushed(self.pushed_front.front());
         }
         if self.start == self.end {
-            return self.pushed_back.get(self.pushed_back.ranges.front());
+            return pushed(self.pushed_back.front());
         }
         if self.first.is_none() {
             let (old, start) = (self.old?, self.start);
@@ -142,11 +124,11 @@ impl<'o> ListEnds<'o> {
 
     /// The last element. O(1), and O(log elements) now and then.
     pub fn last(&mut self) -> Option<StringRef<'_>> {
-        if let Some(range) = self.pushed_back.ranges.back() {
-            return self.pushed_back.get(Some(range));
+        if !self.pushed_back.is_empty() {
+            return pushed(self.pushed_back.back());
         }
         if self.start == self.end {
-            return self.pushed_front.get(self.pushed_front.ranges.back());
+            return pushed(self.pushed_front.back());
         }
         if self.before_end.is_empty() {
             let count = STRIDE.min(self.end);
@@ -158,11 +140,11 @@ impl<'o> ListEnds<'o> {
 
     /// Removes the first element, if there is one. O(1).
     pub fn pop_front(&mut self) {
-        if self.pushed_front.ranges.pop_front().is_some() {
+        if self.pushed_front.pop_front().is_some() {
             return;
         }
         if self.start == self.end {
-            self.pushed_back.ranges.pop_front();
+            self.pushed_back.pop_front();
             return;
         }
         self.start += 1;
@@ -174,11 +156,11 @@ impl<'o> ListEnds<'o> {
 
     /// Removes the last element, if there is one. O(1).
     pub fn pop_back(&mut self) {
-        if self.pushed_back.ranges.pop_back().is_some() {
+        if self.pushed_back.pop_back().is_some() {
             return;
         }
         if self.start == self.end {
-            self.pushed_front.ranges.pop_back();
+            self.pushed_front.pop_back();
             return;
         }
         self.end -= 1;
@@ -195,7 +177,7 @@ impl<'o> ListEnds<'o> {
 
     /// What is left to be done, for [`ListChange::make`].
     #[must_use]
-    pub fn into_change(self) -> ListChange {
+    pub fn into_change(self) -> ListChange<'p> {
         ListChange {
             kept: self.start..self.end,
             pushed_front: self.pushed_front,
@@ -206,19 +188,19 @@ impl<'o> ListEnds<'o> {
 
 /// What has happened to a [`ListEnds`], apart from the elements that it began with.
 #[derive(Debug)]
-pub struct ListChange {
+pub struct ListChange<'p> {
     /// The positions of the old elements that are left.
     kept: Range<usize>,
-    pushed_front: Strings,
-    pushed_back: Strings,
+    pushed_front: VecDeque<&'p [u8]>,
+    pushed_back: VecDeque<&'p [u8]>,
 }
 
-impl ListChange {
+impl ListChange<'_> {
     /// The finished body, made of a draft that begins with the same elements. O(log elements), and
     /// O(bytes) of what was pushed.
     #[must_use]
-    pub fn make(self, mut draft: ListDraft<'_>) -> Body<'static> {
-        let (Range { start, end }, len) = (self.kept, draft.len());
+    pub fn make(mut self, mut draft: ListDraft<'_>) -> Body<'static> {
+        let (Range { start, end }, len) = (self.kept.clone(), draft.len());
         if start == end {
             draft = ListDraft::new(None);
         } else if start + (len - end) <= POPS_ONE_BY_ONE {
@@ -230,8 +212,8 @@ impl ListChange {
         } else {
             draft.keep(start, end);
         }
-        draft.extend(End::First, self.pushed_front.iter());
-        draft.extend(End::Last, self.pushed_back.iter());
+        draft.extend(End::First, self.pushed_front.make_contiguous());
+        draft.extend(End::Last, self.pushed_back.make_contiguous());
         draft.finish()
     }
 }

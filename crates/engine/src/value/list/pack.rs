@@ -13,11 +13,20 @@ use crate::value::{HashRef, StringRef};
 
 const BLOCK: i64 = RUN_ELEMENTS_MAX as i64;
 
-/// Elements that stay single at an end. They are stored anew when the block before them is packed.
+/// Elements that stay single at an end.
 const KEPT: i64 = BLOCK / 4;
 
+/// Most columns that are made at a time.
+const COLUMNS_AT_ONCE: usize = 16;
+
+/// Most blocks that are packed when an end has gone on by a few elements.
+const BLOCKS_AT_ONCE: usize = 2;
+
 /// Room that is made for a run, and for a string, before their length is known.
-const RUN_BYTES_SOON: usize = 256;
+const RUN_BYTES_SOON: usize = 512;
+
+/// Runs of a block for which room is made.
+const RUNS_SOON: usize = 2;
 const STRING_BYTES_SOON: usize = 24;
 
 /// Elements, one behind the other.
@@ -131,54 +140,118 @@ impl ListDraft<'_> {
             End::First => place + 1,
             End::Last => place - 1,
         };
-        if self.leaves_a_block(end, before, place) {
-            self.extend_packed(end, place, &[]);
+        self.moved(end, before, place);
+    }
+
+    /// After an end has come from one place to another, less than a block away: packs what it leaves
+    /// behind, if anything.
+    fn moved(&mut self, end: End, from: i64, to: i64) {
+        if !self.leaves_a_block(end, from, to) {
+            return;
+        }
+        let mut first = match end {
+            End::First => to + KEPT + (-(to + KEPT)).rem_euclid(BLOCK),
+            End::Last => (to + 1 - KEPT).div_euclid(BLOCK) * BLOCK - BLOCK,
+        };
+        // The one before it may have been left while the list was small.
+        for _ in 0..BLOCKS_AT_ONCE {
+            if !self.pack_block(first) {
+                return;
+            }
+            first += match end {
+                End::First => BLOCK,
+                End::Last => -BLOCK,
+            };
         }
     }
 
+    /// Packs the block that begins at a place, if its elements have columns of their own, with
+    /// labels without fractions, and are short; returns whether they have.
+    fn pack_block(&mut self, first: i64) -> bool {
+        let row = self.0.as_ref();
+        let rank = row.rank(Label::of(first).as_bytes());
+        // Most blocks that are not to be packed are runs already.
+        let last = row.nth(rank + RUN_ELEMENTS_MAX - 1);
+        if !last.is_some_and(|(name, _)| name == Label::of(first + BLOCK - 1).as_bytes()) {
+            return false;
+        }
+        let mut runs = Columns::for_elements(RUNS_SOON);
+        for (place, (name, value)) in (first..first + BLOCK).zip(row.iter_from_rank(rank)) {
+            match value.as_flat() {
+                Some(value) if run::takes(value) && name == Label::of(place).as_bytes() => {
+                    runs.pack(place, value);
+                }
+                _ => return false,
+            }
+        }
+        runs.end_run();
+        self.0.remove_from_rank(rank, RUN_ELEMENTS_MAX);
+        for (name, value) in runs.names.iter().zip(runs.values.iter()) {
+            self.0.set(name.as_bytes(), value);
+        }
+        true
+    }
+
     /// Adds short elements before the first one or behind the last one, in order.
-    pub(super) fn extend<'e>(&mut self, end: End, elements: impl Iterator<Item = &'e [u8]>) {
-        let elements: Vec<&[u8]> = elements.collect();
+    pub(super) fn extend(&mut self, end: End, elements: &[&[u8]]) {
         let count = elements.len() as i64;
         if count == 0 {
             return;
         }
         let Some(edge) = self.edge(end) else {
-            return self.extend_single(end, 0, &elements);
+            return self.extend_single(end, 0, elements);
         };
         let (first, last) = match end {
             End::First => (edge - count, edge - count),
             End::Last => (edge + 1, edge + count),
         };
-        if self.leaves_a_block(end, edge, last) {
-            self.extend_packed(end, edge, &elements);
+        if count >= BLOCK && self.leaves_a_block(end, edge, last) {
+            self.extend_packed(end, edge, elements);
         } else {
-            self.extend_single(end, first, &elements);
+            self.extend_single(end, first, elements);
+            self.moved(end, edge, last);
         }
     }
 
     fn extend_single(&mut self, end: End, first: i64, elements: &[&[u8]]) {
-        let labels: Vec<Label> = (first..).take(elements.len()).map(Label::of).collect();
-        let columns = labels
-            .iter()
-            .map(Label::as_bytes)
-            .zip(elements.iter().copied());
-        self.0.extend(end, &columns.collect::<Vec<_>>());
+        let (mut first, mut rest) = (first, elements);
+        while !rest.is_empty() {
+            let count = rest.len().min(COLUMNS_AT_ONCE);
+            let (place, now);
+            match end {
+                End::First => {
+                    (rest, now) = rest.split_at(rest.len() - count);
+                    place = first + rest.len() as i64;
+                }
+                End::Last => {
+                    (now, rest) = rest.split_at(count);
+                    place = first;
+                    first += count as i64;
+                }
+            }
+            let mut labels = [Label::of(place); COLUMNS_AT_ONCE];
+            let mut columns = [(&[][..], &[][..]); COLUMNS_AT_ONCE];
+            for (place, label) in (place..).zip(&mut labels[..count]).skip(1) {
+                *label = Label::of(place);
+            }
+            for ((column, label), element) in columns.iter_mut().zip(&labels).zip(now) {
+                *column = (label.as_bytes(), *element);
+            }
+            self.0.extend(end, &columns[..count]);
+        }
     }
 
-    /// The same for elements that follow one at the place `edge`, and leave blocks behind.
+    /// The same for many elements, which follow one at the place `edge` and leave blocks behind.
     fn extend_packed(&mut self, end: End, edge: i64, elements: &[&[u8]]) {
         let count = elements.len() as i64;
-        // Many are packed at once, few when the end has gone on.
-        let kept = if count >= BLOCK { 0 } else { KEPT };
         let loose = self.loose(end, edge);
         let new = match end {
             End::First => edge - count..edge,
             End::Last => edge + 1..edge + 1 + count,
         };
         let (low, high) = match end {
-            End::First => (new.start + kept, new.end + loose),
-            End::Last => (new.start - loose, new.end - kept),
+            End::First => (new.start, new.end + loose),
+            End::Last => (new.start - loose, new.end),
         };
         let first_block = low + (-low).rem_euclid(BLOCK);
         let packed = first_block..high - high.rem_euclid(BLOCK);

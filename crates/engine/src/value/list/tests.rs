@@ -125,13 +125,52 @@ fn a_long_list_is_packed_however_it_grew() {
     }
 }
 
+/// A few elements at a time, as a joint update pushes them; now and then a long one is among them,
+/// which is in no run.
+#[test]
+fn a_list_that_grows_by_a_few_is_packed() {
+    const COUNT: usize = 5_000;
+    let long = vec![b'l'; 200];
+    for (end, every) in [(End::First, 100_000), (End::Last, 100_000), (End::Last, 70)] {
+        let all = (0..COUNT).map(|nth| match nth % every {
+            69 => long.clone(),
+            _ => numbered(nth),
+        });
+        let mut all: Vec<_> = all.collect();
+        let mut current = ListDraft::new(None).finish();
+        for few in all.chunks(9) {
+            let next = {
+                let mut ends = ListEnds::new(Some(ListRef::new(row_of(&current))));
+                for element in few {
+                    match end {
+                        End::First => ends.push_front(element),
+                        End::Last => ends.push_back(element),
+                    }
+                }
+                ends.finish()
+            };
+            current = next;
+        }
+        if every > COUNT {
+            assert_compact(&current, COUNT);
+        }
+        // Of each 70 elements at least one block is without the long one.
+        assert!(runs(&current) >= COUNT / 70);
+        if end == End::First {
+            all.reverse();
+        }
+        assert_eq!(elements(&current), all);
+    }
+}
+
 /// DL3 large-runs: and when it is small again, each element has a column of its own.
 #[test]
 fn dl3_small_lists_have_no_runs() {
     let all: Vec<_> = (0..1000).map(numbered).collect();
     let mut draft = ListDraft::new(None);
-    draft.extend(End::Last, all.iter().map(Vec::as_slice));
-    draft.extend(End::Last, all.iter().map(Vec::as_slice));
+    let slices: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+    draft.extend(End::Last, &slices);
+    draft.extend(End::Last, &slices);
     draft.keep(1000, 1900);
     let large = draft.finish();
     assert!(runs(&large) > 20);
@@ -344,20 +383,24 @@ proptest! {
         let mut model: std::collections::VecDeque<Vec<u8>> = std::collections::VecDeque::new();
         let mut current = ListDraft::new(None).finish();
         for (round, (steps, shrinks, in_place)) in rounds.into_iter().enumerate() {
+            let element = |(number, (_, bytes)): (usize, &(u8, usize))| {
+                let mut element = format!("{round}-{number}-").into_bytes();
+                element.resize(element.len() + bytes, b'x');
+                element
+            };
+            let pushed: Vec<Vec<u8>> = steps.iter().enumerate().map(element).collect();
             let change = {
                 let mut ends = ListEnds::new(Some(ListRef::new(row_of(&current))));
-                for (number, (kind, bytes)) in steps.into_iter().enumerate() {
-                    let mut element = format!("{round}-{number}-").into_bytes();
-                    element.resize(element.len() + bytes, b'x');
+                for ((kind, bytes), element) in steps.into_iter().zip(&pushed) {
                     let kind = if shrinks && kind < 4 { kind + 4 } else { kind };
                     match kind {
                         0..2 => {
-                            ends.push_front(&element);
-                            model.push_front(element);
+                            ends.push_front(element);
+                            model.push_front(element.clone());
                         }
                         2..5 => {
-                            ends.push_back(&element);
-                            model.push_back(element);
+                            ends.push_back(element);
+                            model.push_back(element.clone());
                         }
                         5..7 => {
                             let expected = model.pop_front();

@@ -7,9 +7,10 @@ use proptest::prelude::*;
 
 use super::{
     Cell, EMPTY, GUESSES, Name, PackedRow, Part, RowRef, SHORT_DATA_BYTES_MAX, SHORT_OFFSET_BYTES,
-    ShortRow, assemble, assembled_bytes, remove_from, set_in,
+    ShortRow, add_to, assemble, assembled_bytes, remove_from, set_in,
 };
 use crate::limits::PACKED_ROW_BYTES_MAX;
+use crate::value::wide::End;
 
 fn row_of<'a>(fields: &[(&'a [u8], Cell<'a>)]) -> Box<[u8]> {
     let parts: Vec<_> = fields
@@ -104,7 +105,7 @@ fn offsets_take_four_bytes_beyond_what_two_reach() {
     assert_eq!((read.field(1), read.cell(1)), (&b"g"[..], Cell::OutOfLine));
     // DP2 short-offsets: without the long value the offsets are short again.
     assert_eq!(
-        assemble(&read.without_field(0)),
+        assemble(&read.without_fields(0..1)),
         row_of(&[(b"g", Cell::OutOfLine)])
     );
 }
@@ -192,9 +193,9 @@ proptest! {
             } else {
                 if let Ok(index) = at {
                     let mut changed = block.to_vec();
-                    let less = assemble(&row.without_field(index));
+                    let less = assemble(&row.without_fields(index..index + 1));
                     if packed {
-                        remove_from(&mut changed, index);
+                        remove_from(&mut changed, index..index + 1);
                         prop_assert_eq!(&changed[..], &*less);
                     }
                     block = less;
@@ -221,7 +222,23 @@ proptest! {
             model.iter().map(|(field, value)| (field.as_slice(), cell(value.as_ref()))).collect();
         prop_assert_eq!(&block, &row_of(&fields), "equal contents have equal bytes (DP2)");
 
-        let middle = model.len() / 2;
+        let (third, middle) = (model.len() / 3, model.len() / 2);
+        if let Some(fields) = in_line(&model)
+            && row.offset_bytes == SHORT_OFFSET_BYTES
+        {
+            for end in [End::First, End::Last] {
+                let (more, fewer) = match end {
+                    End::First => (0..middle, middle..fields.len()),
+                    End::Last => (middle..fields.len(), 0..middle),
+                };
+                let mut changed = assemble(&[Part::Rows(row, fewer)]).into_vec();
+                add_to(&mut changed, end, &fields[more]);
+                prop_assert_eq!(&changed[..], &*block);
+            }
+            let mut changed = block.to_vec();
+            remove_from(&mut changed, third..middle);
+            prop_assert_eq!(&changed[..], &*assemble(&row.without_fields(third..middle)));
+        }
         let halves = [Part::Rows(row, 0..middle), Part::Rows(row, middle..row.len())];
         prop_assert_eq!(&block, &assemble(&halves));
     }

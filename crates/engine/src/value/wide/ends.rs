@@ -79,7 +79,14 @@ impl Subtree {
                     End::First => 0,
                     End::Last => children.len() - 1,
                 };
-                let right = children.child_mut(index).0.extend(end, columns);
+                let (child, _) = children.child_mut(index);
+                let before = child.counts();
+                let right = child.extend(end, columns);
+                let after = child.counts();
+                if right.is_empty() && balance::is_settled(children, index) {
+                    self.change_counts(before, after);
+                    return right;
+                }
                 let uncounted = &mut Tally::unknown();
                 balance::settle(children, index, right, end == End::Last, uncounted)
             }

@@ -333,21 +333,28 @@ impl Handle<Leaf> {
         self.change(block, first..first + usize::from(was_large), large);
     }
 
-    /// Removes the field at `index`.
-    pub(super) fn remove(&mut self, index: usize) {
+    /// Removes neighbouring fields.
+    pub(super) fn remove(&mut self, fields: Range<usize>) {
         let row = self.row();
         if self.large.is_empty() && row.is_short() {
-            row::remove_from(self.own(0), index);
+            row::remove_from(self.own(0), fields);
             return;
         }
-        let was_large = row.cell(index) == Cell::OutOfLine;
-        let first = self.large_before(index);
-        let block = row::assemble(&row.without_field(index));
-        self.change(block, first..first + usize::from(was_large), None);
+        let large = self.large_before(fields.start)..self.large_before(fields.end);
+        let block = row::assemble(&row.without_fields(fields));
+        self.change(block, large, None);
     }
 
     /// Adds flat columns at an end, in the order of their fields.
     pub(super) fn add(&mut self, end: End, columns: &[(&[u8], &[u8])]) {
+        let bytes = columns
+            .iter()
+            .map(|(field, value)| field.len() + value.len());
+        let bytes = bytes.sum();
+        if self.large.is_empty() && self.row().takes_more_in_place(columns.len(), bytes) {
+            let room = bytes + columns.len() * row::FIELD_ROOM_BYTES;
+            return row::add_to(self.own(room), end, columns);
+        }
         let added = columns.iter().map(|(field, value)| {
             let cell = Cell::Inline(value);
             Part::Field(field, cell)

@@ -8,6 +8,7 @@ use super::{
     Child, Column, Counts, EXCHANGED_BYTES, Handle, Interior, Leaf, Node, Place, Separator,
     Subtree, TOO_DEEP, Tally, Way, WideRow, balance, tally,
 };
+use crate::value::handle::NODE_HEADER_BYTES;
 use crate::value::{StringRef, row};
 
 impl WideRow {
@@ -173,7 +174,18 @@ impl Subtree {
             (Node::Leaf(leaf), _) => {
                 let appended = rightmost && at == Err(leaf.row().len());
                 leaf.set(at, field, column);
-                leaf.split(appended)
+                let right = leaf.split(appended);
+                if right.is_empty() {
+                    // To count all elements anew would cost more than the change
+                    // (DW5 exact-sums).
+                    if at.is_err() {
+                        self.fields += 1;
+                        self.elements += leaf.elements_in(field);
+                    }
+                    self.heap_bytes = NODE_HEADER_BYTES + leaf.heap_bytes();
+                    return right;
+                }
+                right
             }
             (Node::Interior(children), [turn, turns @ ..]) => {
                 let turn = usize::from(*turn);

@@ -633,6 +633,12 @@ proptest! {
                         End::Last => model.truncate(model.len() - count),
                     }
                 }
+                6 if model.len() > 1 => {
+                    let count = (count * count / 20).clamp(1, model.len() - 1);
+                    let rank = (length + count) % (model.len() - count + 1);
+                    row.remove_from_rank(rank, count);
+                    drop(model.drain(rank..rank + count));
+                }
                 _ if model.len() > 1 => {
                     // What is left is light here and there.
                     for index in (1..model.len()).rev().step_by(count % 7 + 1).take(count) {
