@@ -38,6 +38,7 @@ pub(crate) trait Retire {
 }
 
 impl Retire for Context {
+    #[inline]
     fn retire_block(&mut self, tree: &Tree, block: BlockRef<'_>, keep: Keep) {
         retire_bytes(self, tree, block, keep, block.bytes());
     }
@@ -74,6 +75,7 @@ impl Retire for Context {
     }
 }
 
+#[inline]
 fn retire_bytes(
     context: &mut Context,
     tree: &Tree,
@@ -82,7 +84,7 @@ fn retire_bytes(
     mut bytes: usize,
 ) {
     let pointer = block.address();
-    if !keep.key {
+    if !keep.key && !block.is_short() {
         bytes += block.external_key_bytes();
     }
     let reclaim = keep.reclaimer();

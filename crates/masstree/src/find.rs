@@ -217,7 +217,8 @@ pub(crate) fn is_of(block: BlockRef<'_>, cursor: Cursor<'_>) -> bool {
 impl<'g> BorderRef<'g> {
     /// Reads the entry for `(slice, rank)` under `version`; `None` when the node has changed or the
     /// entry is unstable.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "see the header")]
+    #[inline(always)]
     pub(crate) fn read(
         self,
         slice: u64,

@@ -60,6 +60,7 @@ use pando_sync::version_lock::{NodeKind, NodeVersion};
 
 use crate::permutation::{Permutation, SLOTS_MAX};
 use crate::slice::{CODE_NEVER, rank_of_code};
+use pando_sync::lanes;
 use pando_sync::prefetch::{prefetch_line, prefetch_lines};
 
 /// Entries of a full-size node; the model checker runs with fewer.
@@ -126,6 +127,14 @@ pub(crate) struct Interior {
 const _: () = assert!(size_of::<Border>() == 64 && size_of::<Entry>() == 16);
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(std::mem::offset_of!(Interior, parent) == INTERIOR_READ_BYTES);
+// What is searched as whole lines.
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(
+    std::mem::offset_of!(Interior, keys) == 8
+        && std::mem::offset_of!(Interior, children) == 128
+        && std::mem::offset_of!(Entry, slice) == 0
+        && Border::bytes(WIDTH) == 5 * 64
+);
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(
     INTERIOR_BYTES > Border::bytes(WIDTH),
@@ -435,6 +444,17 @@ impl<'g> BorderRef<'g> {
         }
     }
 
+    /// Prefetches what is changed when this node leaves the tree.
+    pub(crate) fn prefetch_around(self) {
+        for sibling in [&self.prev, &self.next] {
+            prefetch_line(sibling.load(Ordering::Relaxed).cast());
+        }
+        prefetch_lines(
+            self.parent.load(Ordering::Relaxed).cast(),
+            size_of::<Interior>(),
+        );
+    }
+
     /// The right sibling.
     #[inline]
     pub(crate) fn next(self) -> Option<Self> {
@@ -468,12 +488,20 @@ impl<'g> BorderRef<'g> {
         slice: u64,
         rank: u8,
     ) -> Result<usize, usize> {
+        if let Some(slots) = self.slots_by_lanes(slice)
+            && let Some((position, _)) = self.position_among(slots, permutation, rank)
+        {
+            return Ok(position);
+        }
         self.search_from(0, permutation, slice, rank)
     }
 
     /// The slot that `permutation` lists for `(slice, rank)`, found in the same way.
     #[inline]
     pub(crate) fn slot_of(self, permutation: Permutation, slice: u64, rank: u8) -> Option<usize> {
+        if let Some(slots) = self.slots_by_lanes(slice) {
+            return self.position_among(slots, permutation, rank).map(|it| it.1);
+        }
         for slot in permutation.slots() {
             let found = self.slice(slot);
             if found < slice {
@@ -485,6 +513,39 @@ impl<'g> BorderRef<'g> {
             if rank_of_code(self.code(slot)) == rank {
                 return Some(slot);
             }
+        }
+        None
+    }
+
+    /// The slots with this slice, as bits, listed or not, where lines are searched as a whole. Each
+    /// slice is loaded as by [`Self::slice`].
+    #[inline]
+    fn slots_by_lanes(self, slice: u64) -> Option<u32> {
+        if MODEL || self.width() != WIDTH || !lanes::are_there() {
+            return None;
+        }
+        // SAFETY: the entries of a full-size node and their padding are four lines, and the node
+        // lives (M1).
+        let which = unsafe { lanes::which_even(self.0.as_ptr().wrapping_add(1).cast(), slice) };
+        // The last one is padding.
+        Some(which & ((1 << WIDTH) - 1))
+    }
+
+    /// The position and the slot that `permutation` lists for this rank, of some slots.
+    #[inline]
+    fn position_among(
+        self,
+        mut slots: u32,
+        permutation: Permutation,
+        rank: u8,
+    ) -> Option<(usize, usize)> {
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            let position = permutation.position_of(slot);
+            if position < permutation.count() && rank_of_code(self.code(slot)) == rank {
+                return Some((position, slot));
+            }
+            slots &= slots - 1;
         }
         None
     }
@@ -595,13 +656,15 @@ impl<'g> InteriorRef<'g> {
         slice: u64,
         version: NodeVersion,
     ) -> Option<NodeRef<'g>> {
-        if slice == KEY_NONE {
-            return self.validated_child(self.count(), version);
-        }
-        let mut index = 0;
-        while index < WIDTH && slice >= self.key(index) {
-            index += 1;
-        }
+        let index = if slice == KEY_NONE {
+            self.count()
+        } else if let Some(index) = self.index_by_lanes(slice) {
+            index
+        } else {
+            (0..WIDTH)
+                .take_while(|index| slice >= self.key(*index))
+                .count()
+        };
         let child = self.validated_child(index, version);
         if BESIDE != 0
             && version.is_above_border()
@@ -612,6 +675,17 @@ impl<'g> InteriorRef<'g> {
             prefetch_lines(beside.cast(), Border::bytes(WIDTH));
         }
         child
+    }
+
+    /// The index of the child that leads to `slice`, where lines are searched as a whole. Each key
+    /// is loaded as by [`Self::key`].
+    #[inline]
+    fn index_by_lanes(self, slice: u64) -> Option<usize> {
+        if MODEL || !lanes::are_there() {
+            return None;
+        }
+        // SAFETY: the keys follow the version in two lines, and the node lives (M1).
+        Some(unsafe { lanes::leading_up_to(self.0.as_ptr().cast(), slice) })
     }
 
     /// Like [`Self::child_for`], for a node that is in the cache: [`halving`].

@@ -61,6 +61,17 @@ impl Permutation {
         })
     }
 
+    /// The position of `slot`: live below [`Self::count`], free from there on.
+    #[inline]
+    pub(crate) const fn position_of(self, slot: usize) -> usize {
+        const ONES: u64 = 0x1111_1111_1111_1111;
+        debug_assert!(slot < SLOTS_MAX);
+        let fields = self.0 >> FIELD_BITS ^ slot as u64 * ONES;
+        // The highest bit of each field that is zero, and perhaps of fields above the first such.
+        let zeros = fields.wrapping_sub(ONES) & !fields & ONES << (FIELD_BITS - 1);
+        (zeros.trailing_zeros() / FIELD_BITS) as usize
+    }
+
     /// Whether there is one key, in slot 0.
     #[inline]
     pub(crate) const fn lists_slot_0_only(self) -> bool {
@@ -118,6 +129,9 @@ mod tests {
         assert_eq!(permutation.count(), order.len());
         let slots: Vec<_> = (0..SLOTS_MAX).map(|i| permutation.slot(i)).collect();
         assert_eq!(&slots[..order.len()], order);
+        for (position, slot) in slots.iter().enumerate() {
+            assert_eq!(permutation.position_of(*slot), position);
+        }
         let mut sorted = slots;
         sorted.sort_unstable();
         assert_eq!(sorted, (0..SLOTS_MAX).collect::<Vec<_>>(), "MP1");

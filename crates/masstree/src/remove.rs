@@ -47,6 +47,8 @@ pub(crate) fn remove_border(tree: &Tree, border: BorderRef<'_>, context: &mut Co
     if !tree.canary.is(Fault::RemoveWithoutMark) {
         border.version.mark_deleted();
     }
+    // One after the other, each would be waited for.
+    border.prefetch_around();
     leave_list(border);
     let mut locked = LockedAncestors::default();
     leave_ancestors(border, &mut locked);

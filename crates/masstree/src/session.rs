@@ -82,7 +82,9 @@ impl MasstreeSession {
                 decide,
             }
             .run(start, guard, context)?;
-            bury(engine, key, commit, context);
+            if commit.removed {
+                bury(engine, key, commit, context);
+            }
             context.count_commit();
             Some(commit.version)
         });
@@ -110,14 +112,12 @@ impl Drop for MasstreeSession {
 
 /// Remembers a tombstone that a commit left, so that it is purged when the horizon has passed it.
 fn bury(engine: &Masstree, key: Key<'_>, commit: Commit, context: &Context) {
-    if commit.removed {
-        let tombstone = Tombstone {
-            tree: key.tree,
-            key: key.bytes.into(),
-            version: commit.version,
-        };
-        engine.tasks.graves.bury(context.number(), tombstone);
-    }
+    let tombstone = Tombstone {
+        tree: key.tree,
+        key: key.bytes.into(),
+        version: commit.version,
+    };
+    engine.tasks.graves.bury(context.number(), tombstone);
 }
 
 /// Purges tombstones, with interleaved descents.
@@ -350,7 +350,9 @@ impl Restore for MasstreeSession {
                 },
             }
             .run(None, guard, context);
-            if let Some(commit) = commit {
+            if let Some(commit) = commit
+                && commit.removed
+            {
                 bury(engine, key, commit, context);
             }
             commit.is_some()

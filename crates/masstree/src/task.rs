@@ -35,7 +35,7 @@ use pando_sync::shim::Spin;
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
-use crate::find::{Found, LayerGone, Reached, find_border, look};
+use crate::find::{Found, LayerGone, Reached, find_border, is_of, look};
 use crate::node::{BorderRef, Either, Guard, InteriorRef, NodeRef};
 use crate::recall::Start;
 use crate::remove::{remove_border, remove_entry};
@@ -214,9 +214,8 @@ fn purge_locked<'g>(
     let Found::Value(block) = found else {
         return Err(Deeper);
     };
-    let same_key = cursor.rank() != CODE_SUFFIX || block.key_part() == cursor.suffix();
-    if same_key && block.is_tombstone() && block.version() == tombstone.version {
-        take_out(tree, cursor, locked, position, guard, context);
+    if is_of(block, cursor) && block.is_tombstone() && block.version() == tombstone.version {
+        take_out(tree, cursor, locked, (position, block), guard, context);
         tree.counts.add(context.number(), 0, -1);
     }
     Ok(())
@@ -224,20 +223,15 @@ fn purge_locked<'g>(
 
 /// Removes the value or tombstone at `position` from a node that the caller has locked, retires its
 /// block, and tidies up after it, in the cursor's layer and above.
+#[inline]
 pub(crate) fn take_out<'g>(
     tree: &Tree,
     cursor: Cursor<'_>,
     locked: Locked<'g>,
-    position: usize,
+    (position, block): (usize, BlockRef<'g>),
     guard: Guard<'g>,
     context: &mut Context,
 ) {
-    let found = locked
-        .owned_slot(locked.permutation().slot(position), guard)
-        .1;
-    let Found::Value(block) = found else {
-        unreachable!("a value or tombstone is taken out");
-    };
     let left = remove_entry(*locked, position, context);
     finish_removal(tree, locked, left, context);
     context.retire_block(tree, block, Keep::NOTHING);
@@ -248,6 +242,7 @@ pub(crate) fn take_out<'g>(
 }
 
 /// Removes a border node from which an entry was removed, if it is empty and may go.
+#[inline]
 fn finish_removal(tree: &Tree, locked: Locked<'_>, left: usize, context: &mut Context) {
     if left == 0 && locked.prev().is_some() {
         remove_border(tree, locked.into_owned(), context);

@@ -27,7 +27,7 @@ use pando_sync::epoch::Alone;
 
 use crate::canary::Fault;
 use crate::context::{Context, Retire};
-use crate::find::{Found, LayerGone, Reached, look};
+use crate::find::{Found, LayerGone, Reached, is_of, look};
 use crate::layer::{Above, Fork, deepen, grow, refresh_link};
 use crate::node::{BLOCK_SPAN_BYTES, BorderRef, Guard, NewEntry, WIDTH};
 use crate::permutation::Permutation;
@@ -300,7 +300,14 @@ where
                 if let Some(version) = self.draw.forget(block.version()) {
                     self.keep_image(block, None, guard, context);
                     self.hook.committed(self.key, old, None, version);
-                    forget(self.tree, cursor, locked, slot, guard, context);
+                    forget(
+                        self.tree,
+                        cursor,
+                        locked,
+                        Entry { slot, block },
+                        guard,
+                        context,
+                    );
                     return Some(Commit {
                         version,
                         removed: false,
@@ -516,15 +523,12 @@ fn forget<'g>(
     tree: &Tree,
     cursor: Cursor<'_>,
     locked: Locked<'g>,
-    slot: usize,
+    Entry { slot, block }: Entry<'g>,
     guard: Guard<'g>,
     context: &mut Context,
 ) {
-    let permutation = locked.permutation();
-    let mut slots = permutation.slots();
-    let position = slots.position(|listed| listed == slot);
-    let position = position.expect("the slot is listed under this lock");
-    take_out(tree, cursor, locked, position, guard, context);
+    let position = locked.permutation().position_of(slot);
+    take_out(tree, cursor, locked, (position, block), guard, context);
     tree.counts.add(context.number(), -1, 0);
 }
 
@@ -545,15 +549,12 @@ fn still_at<'g>(
         return None;
     }
     match border.owned_slot(slot, guard).1 {
-        Found::Value(block)
-            if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
-        {
-            Some(Entry { slot, block })
-        }
+        Found::Value(block) if is_of(block, cursor) => Some(Entry { slot, block }),
         _ => None,
     }
 }
 
+#[inline]
 pub(crate) fn key_state<'g>(
     border: BorderRef<'g>,
     cursor: Cursor<'_>,
@@ -567,11 +568,7 @@ pub(crate) fn key_state<'g>(
     let slot = permutation.slot(position);
     match border.owned_slot(slot, guard).1 {
         Found::Layer(_) => KeyState::Deeper,
-        Found::Value(block)
-            if cursor.rank() < CODE_SUFFIX || block.key_part() == cursor.suffix() =>
-        {
-            KeyState::Own(Entry { slot, block })
-        }
+        Found::Value(block) if is_of(block, cursor) => KeyState::Own(Entry { slot, block }),
         Found::Value(block) => KeyState::Other(Entry { slot, block }),
         Found::Absent => unreachable!("a listed slot holds something"),
     }

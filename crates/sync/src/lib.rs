@@ -19,6 +19,7 @@ mod directory;
 pub mod epoch;
 mod gate;
 mod gated;
+pub mod lanes;
 mod limbo;
 mod lock;
 mod log_epoch;

@@ -2,8 +2,8 @@
 //!
 //! Surplus blocks of pools are first kept as whole chains, which the next pool takes as they are.
 //! Beyond [`Depot::chains_max`] each block returns to its slab, and a slab that has all its blocks
-//! back serves any class again. While nobody takes chains, none are kept: a block that returns to
-//! its slab at once is still in the cache; one from a chain that is dissolved later is not.
+//! back serves any class again. While few take chains, few are kept: a block that returns to its
+//! slab at once is still in the cache; one from a chain that is dissolved later is not.
 //!
 //! Where a pool gets blocks from, in this order: a chain; slabs with free blocks; the rest of the
 //! slab that is being cut, in runs; a new slab.
@@ -20,13 +20,17 @@ const CHAIN_BYTES_MIN: usize = 32 * 1024;
 /// The share of its slabs that it keeps in addition.
 const CHAIN_SHARE: usize = 64;
 
+/// Chains that are kept for each time that somebody has asked for blocks. A pool that frees much and
+/// needs a block now and then, as one that empties a tree does, takes hardly any.
+pub(super) const CHAINS_PER_ASK: usize = 2;
+
 /// The shared blocks of one class.
 pub(super) struct Depot {
     chains: Vec<Chain>,
-    /// Nobody has asked for blocks between the last two times that all chains were dissolved.
-    only_fills: bool,
-    /// Somebody has asked for blocks since then.
-    was_asked: bool,
+    /// How often blocks were asked for, and full batches given, since all chains were dissolved.
+    asked: usize,
+    /// See `asked`.
+    given: usize,
     pub(super) slabs: Slabs,
     /// The rest of the slab that is being cut.
     next: *mut u8,
@@ -40,8 +44,8 @@ impl Default for Depot {
     fn default() -> Self {
         Self {
             chains: Vec::new(),
-            only_fills: false,
-            was_asked: true,
+            asked: 0,
+            given: 0,
             slabs: Slabs::EMPTY,
             next: std::ptr::null_mut(),
             end: std::ptr::null_mut(),
@@ -67,9 +71,13 @@ impl Depot {
 
     /// Takes free blocks of its class from a pool, as a chain or to their slabs.
     pub(super) fn put(&mut self, chain: Chain, class: usize, arena: &Arena, whole: bool) {
-        if whole && !self.only_fills && self.chains.len() < self.chains_max(class) {
-            self.chains.push(chain);
-            return;
+        if whole {
+            self.given += 1;
+            let is_wanted = self.given <= CHAINS_PER_ASK * self.asked;
+            if is_wanted && self.chains.len() < self.chains_max(class) {
+                self.chains.push(chain);
+                return;
+            }
         }
         self.spread(chain, class, arena);
     }
@@ -87,8 +95,7 @@ impl Depot {
 
     /// Returns all chains and the uncut rest to their slabs.
     pub(super) fn settle(&mut self, class: usize, arena: &Arena) {
-        self.only_fills = !self.was_asked;
-        self.was_asked = false;
+        (self.asked, self.given) = (0, 0);
         while let Some(chain) = self.chains.pop() {
             self.spread(chain, class, arena);
         }
@@ -97,10 +104,10 @@ impl Depot {
         self.spread(cut(start, end, class), class, arena);
     }
 
-    /// Whether it keeps chains for other pools.
+    /// Chains that it keeps for other pools.
     #[cfg(test)]
-    pub(super) fn has_chains(&self) -> bool {
-        !self.chains.is_empty()
+    pub(super) fn chain_count(&self) -> usize {
+        self.chains.len()
     }
 
     /// Whether a free block is available in a slab that already has its class.
@@ -110,7 +117,7 @@ impl Depot {
 
     /// Blocks, or up to about `run_bytes` to be cut; `None` when the arena has to grow first.
     pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Option<Supply> {
-        (self.only_fills, self.was_asked) = (false, true);
+        self.asked += 1;
         if let Some(chain) = self.chains.pop() {
             debug_assert!(chain.count > 0);
             return Some(Supply::Blocks(chain));

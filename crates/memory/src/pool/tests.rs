@@ -5,6 +5,7 @@
     reason = "blocks are aligned to 8 bytes (P2)"
 )]
 
+use super::depot::CHAINS_PER_ASK;
 use super::*;
 
 #[test]
@@ -47,21 +48,28 @@ fn freed_blocks_are_used_again_and_counted_to_zero() {
     }
 }
 
+/// Of the blocks in the tests of chains.
+const BYTES: usize = 32;
+
+fn free_some(pool: &mut Pool, held: &mut Vec<NonNull<u8>>) {
+    for block in held.drain(..500) {
+        // SAFETY: allocated with this length and freed once.
+        unsafe { pool.free(block, BYTES) };
+    }
+}
+
+fn chain_count(arena: &Arena) -> usize {
+    lock(&arena.depots[class_of_bytes(BYTES)]).chain_count()
+}
+
 /// A removal of everything would leave blocks in chains that come to their slabs when they have
 /// left the cache.
 #[test]
 fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
-    const BYTES: usize = 32;
     let arena = Arena::new(Pages::Small);
     let mut pool = arena.pool();
     let mut held: Vec<_> = (0..2000).map(|_| pool.allocate(BYTES)).collect();
-    let free_some = |pool: &mut Pool, held: &mut Vec<NonNull<u8>>| {
-        for block in held.drain(..500) {
-            // SAFETY: allocated with this length and freed once.
-            unsafe { pool.free(block, BYTES) };
-        }
-    };
-    let is_chained = || lock(&arena.depots[class_of_bytes(BYTES)]).has_chains();
+    let is_chained = || chain_count(&arena) > 0;
     free_some(&mut pool, &mut held);
     assert!(is_chained(), "the next pool takes them as they are");
     arena.settle();
@@ -76,6 +84,22 @@ fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
         free_some(&mut pool, &mut held);
     }
     assert_eq!(arena.usage().live_blocks, 0);
+}
+
+/// As one that empties a tree, whose maintenance takes the blocks that it had.
+#[test]
+fn who_frees_much_and_asks_now_and_then_leaves_few_chains() {
+    let arena = Arena::new(Pages::Small);
+    let mut pool = arena.pool();
+    let mut held: Vec<_> = (0..4000).map(|_| pool.allocate(BYTES)).collect();
+    while held.len() >= 500 {
+        pool.settle();
+        arena.settle();
+        held.push(pool.allocate(BYTES));
+        free_some(&mut pool, &mut held);
+        let chains = chain_count(&arena);
+        assert!(chains <= CHAINS_PER_ASK, "{chains} of one batch asked for");
+    }
 }
 
 #[test]
