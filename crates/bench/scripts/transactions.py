@@ -9,7 +9,8 @@ SET in database 1, EXEC, with SELECT before each SET. Beside them, what a server
 same SETs and SELECTs without MULTI, with two PINGs in its place; MSET of two keys; and transactions
 that all write among ten keys. Figures are the median of --rounds rounds, each of all in turn: thousands
 a second by the clock, microseconds that the server was on a processor for one, and, one at a time for
-each client, the latencies of the contended ones. All clients are one thread, pinned to no core.
+each client, the latencies of the contended ones, and how many the clients had that had the least and
+the most of them, by the mean of all (nobody starves). All clients are one thread, pinned to no core.
 --kinds also takes `inserts`, of keys that are not there yet, and `large`, of values of 16 KiB.
 """
 
@@ -82,8 +83,8 @@ class Load:
         for made in self.sockets.values():
             made.close()
 
-    def run(self, made, seconds, latencies=None):
-        """Portions that were answered, and the seconds that took."""
+    def run(self, made, seconds, latencies=None, counts=None):
+        """Portions that were answered, and the seconds that took; of each client in `counts`."""
         source = itertools.cycle(made)
         owed, sent = {}, {}
         start = time.perf_counter()
@@ -100,6 +101,8 @@ class Load:
                     continue
                 assert owed[number] == 0, "a reply of another length"
                 answered += 1
+                if counts is not None:
+                    counts[number] = counts.get(number, 0) + 1
                 if latencies is not None:
                     latencies.append(time.perf_counter() - sent[number])
                 if now > end:
@@ -161,8 +164,11 @@ def measure(settings, what, subjects, made, alone):
             found = rates.setdefault((binary, kind), ([], []))
             found[0].append(count / seconds / 1000)
             found[1].append(busy * 1e6 / count)
-        latencies = []
-        load.run(alone, settings.seconds, latencies)
+        latencies, counts = [], dict.fromkeys(load.sockets, 0)
+        load.run(alone, settings.seconds, latencies, counts)
+        for word, of_all in (("least", min), ("most", max)):
+            share = of_all(counts.values()) * len(counts) / sum(counts.values())
+            rates.setdefault((binary, f"a client's {word}"), []).append(share)
         latencies.sort()
         for part in (0.5, 0.99, 0.999, 1.0):
             at = min(int(part * len(latencies)), len(latencies) - 1)
@@ -173,6 +179,9 @@ def measure(settings, what, subjects, made, alone):
         if kind in made:
             rate, cost = (statistics.median(some) for some in found)
             print(f"{name}: {rate:.1f} thousand a second, {cost:.2f} µs each", flush=True)
+        elif kind.startswith("a client"):
+            shown = statistics.median(found)
+            print(f"{name}: {shown:.3f} of the mean of all clients", flush=True)
         else:
             print(f"{name}: {statistics.median(found):.0f} µs", flush=True)
 

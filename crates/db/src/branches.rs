@@ -11,6 +11,7 @@
 //! | `mainline` | BRANCH MAIN | all gates, `Relaxed` | new connections, RESET, `Relaxed` |
 //! | `changed_in` | the same | all gates, `Relaxed` | clients of `sync`, under a gate, `Relaxed` |
 //! | `expirer` | maintenance | its mutex | the same |
+//! | `swept` | maintenance | a gate, `Relaxed` | the same |
 //! | `merging` | a merge that builds a hidden branch, under all gates | its mutex | the same, maintenance |
 //! | `changes` | all that is logged of branches and lasting snapshots | all gates, `Relaxed` | checkpoints, under all gates |
 //!
@@ -36,10 +37,11 @@ use pando_minuet::BranchId;
 
 use crate::clock::Milliseconds;
 use crate::durable::catalog::BranchNote;
-use crate::durable::forks::Fork;
+use crate::durable::forks::{Fork, Merged};
 use crate::error::CommandError;
 use crate::grove::{Grove, Grown};
 use crate::limits;
+use crate::snapshots::is_word;
 
 /// A tree that never is: that of a branch that has gone.
 const NO_TREE: TreeId = TreeId(u32::MAX);
@@ -63,12 +65,29 @@ pub(crate) struct NamedBranch {
     pub(crate) descendants_max: u8,
     /// Where it was made; none of the first.
     pub(crate) forks: Option<Arc<Fork>>,
+    /// What it has merged (`turn::branches::marks`).
+    pub(crate) merged: Merged,
 }
 
 impl NamedBranch {
-    /// Whether a merge builds it (`turn::branches::build`), or has: clients do not see it.
+    /// Whether clients do not see it.
     pub(crate) fn is_hidden(&self) -> bool {
+        self.is_unfinished() || self.is_mark()
+    }
+
+    /// Whether a merge builds it (`turn::branches::build`), or has.
+    fn is_unfinished(&self) -> bool {
         self.name.starts_with(limits::HIDDEN_PREFIX)
+    }
+
+    /// Whether it says what was merged (`turn::branches::marks`).
+    pub(crate) fn is_mark(&self) -> bool {
+        self.source().is_some()
+    }
+
+    /// The number of the branch that was merged, if this is a mark.
+    pub(crate) fn source(&self) -> Option<u64> {
+        source_of(&self.name)
     }
 
     /// What log and checkpoints say of it.
@@ -81,8 +100,16 @@ impl NamedBranch {
             trees: self.trees.clone(),
             descendants_max: self.descendants_max,
             forks: self.forks.clone(),
+            merged: Arc::clone(&self.merged),
         }
     }
+}
+
+/// The number of the branch that a mark of this name is of, if it is one.
+pub(crate) fn source_of(name: &[u8]) -> Option<u64> {
+    let rest = name.strip_prefix(limits::MARK_PREFIX)?;
+    let digits = rest.split(|byte| *byte == b':').next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// All branches of a database.
@@ -98,6 +125,8 @@ pub(crate) struct Branches {
     pub(crate) expirer: Mutex<Expirer>,
     /// The merge that goes on with a hidden branch, as long as it does.
     pub(crate) merging: Mutex<Weak<()>>,
+    /// After so many changes of branches and snapshots, no mark was stale.
+    pub(crate) swept: AtomicU64,
 }
 
 /// Where the expirer is among the databases of branches.
@@ -123,6 +152,7 @@ impl Branches {
                 trees: note.trees,
                 descendants_max: note.descendants_max,
                 forks: note.forks,
+                merged: note.merged,
             };
             (id, branch)
         });
@@ -133,6 +163,7 @@ impl Branches {
             changed_in: AtomicU64::new(0),
             expirer: Mutex::default(),
             merging: Mutex::default(),
+            swept: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -157,11 +188,26 @@ impl Branches {
         self.read().len()
     }
 
-    /// Those that clients do not see.
+    /// How many of them clients see.
+    pub(crate) fn seen(&self) -> usize {
+        let list = self.read();
+        list.values().filter(|branch| !branch.is_hidden()).count()
+    }
+
+    /// Those that merges build, or have.
     pub(crate) fn hidden(&self) -> Vec<NamedBranch> {
         let list = self.read();
-        let hidden = list.values().filter(|branch| branch.is_hidden());
+        let hidden = list.values().filter(|branch| branch.is_unfinished());
         hidden.cloned().collect()
+    }
+
+    /// Those that say what was merged, in the order in which they were made.
+    pub(crate) fn marks(&self) -> Vec<NamedBranch> {
+        let list = self.read();
+        let marks = list.values().filter(|branch| branch.is_mark());
+        let mut marks: Vec<NamedBranch> = marks.cloned().collect();
+        marks.sort_unstable_by_key(|mark| mark.number);
+        marks
     }
 
     /// Whether a branch is there.
@@ -224,6 +270,8 @@ impl Branches {
                 name_bytes,
                 name_bytes_max,
             })
+        } else if is_word(name) {
+            Err(CommandError::BranchNameTaken)
         } else if name.is_empty() || !name.iter().all(u8::is_ascii_graphic) {
             Err(CommandError::BranchName)
         } else if self.named(name).is_ok_and(|other| Some(other.id) != of) {
@@ -247,10 +295,12 @@ impl Branches {
         trees.copied().collect()
     }
 
-    /// The first database at or behind `from` of a branch but the first, and its tree.
+    /// The first database at or behind `from` of a branch but the first, and its tree. Nothing
+    /// expires in marks: nobody reads them.
     pub(crate) fn tree_from(&self, from: Place) -> Option<(Place, TreeId)> {
         let list = self.read();
-        list.range(from.0..).find_map(|(id, branch)| {
+        let mut live = list.range(from.0..).filter(|(_, it)| !it.is_mark());
+        live.find_map(|(id, branch)| {
             let index = if *id == from.0 { from.1 } else { 0 };
             Some(((*id, index), *branch.trees.get(index)?))
         })

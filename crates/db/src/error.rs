@@ -148,8 +148,6 @@ pub enum CommandError {
     SnapshotsEndHere,
     #[error("ERR this snapshot does not last: only one made with PERSIST can be gone back to")]
     SnapshotEndsHere,
-    #[error("ERR the engine minuet goes back by BRANCH RESET name TO snapshot")]
-    RollbackByReset,
     #[error("ERR {newer} newer snapshots would be lost; FORCE drops them")]
     NewerSnapshots { newer: usize },
     #[error(
@@ -178,10 +176,17 @@ pub enum CommandError {
     FirstBranch,
     #[error("ERR new connections use this branch; BRANCH MAIN chooses another")]
     MainlineBranch,
-    #[error("ERR branches outlast this server, and the snapshot does not: make it with PERSIST")]
+    #[error(
+        "ERR branches outlast this server, and the snapshot does not, since it was made on a \
+             replica"
+    )]
     BranchOfPassing,
     #[error("ERR BRANCH READ runs no commands but those that only read")]
     BranchReadWrites,
+    #[error("ERR no branch is named ALL, NONE or RECENT, as no snapshot is")]
+    BranchNameTaken,
+    #[error("ERR a snapshot is not merged: make a branch from it")]
+    MergeOfSnapshot,
     #[error("ERR a branch is not merged into itself")]
     MergeIntoItself,
     #[error(

@@ -64,8 +64,9 @@ pub(crate) struct Wanted<'r> {
     pub(crate) is_lent: bool,
     /// The index of database 0 of the branch that it is of.
     pub(crate) base: usize,
-    /// When the followed database made it, and until when it stays.
-    pub(crate) repeats: Option<(Milliseconds, Option<Milliseconds>)>,
+    /// When the followed database made it, until when it stays, and how many changes there had
+    /// been: snapshots and branches are compared by what is counted there.
+    pub(crate) repeats: Option<(Milliseconds, Option<Milliseconds>, u64)>,
 }
 
 impl Wanted<'_> {
@@ -123,7 +124,10 @@ impl Database {
         };
         let now = session.now.milliseconds();
         let until = wanted.lives.map(|lives| now.saturating_add(lives));
-        let (time, until) = wanted.repeats.unwrap_or((now, until));
+        let (time, until, at) = match wanted.repeats {
+            Some((time, until, at)) => (time, until, Some(at)),
+            None => (now, until, None),
+        };
         // AK3 handed-over: the epoch ends here.
         assert!(!session.has_group());
         let mut epoch = self.acknowledgement.end_epoch_within(now);
@@ -147,7 +151,10 @@ impl Database {
         let branch = BranchId((wanted.base / self.databases()) as u32);
         let branch = self.branches.get(branch);
         let forks = branch.as_ref().and_then(|branch| branch.forks.as_ref());
+        let merged = branch.as_ref().map(|branch| Arc::clone(&branch.merged));
+        let merged = merged.unwrap_or_default();
         let changes = self.branches.changes.load(Ordering::Relaxed) + u64::from(is_logged);
+        let at = at.unwrap_or(changes);
         let added = self.snapshots.add(NamedSnapshot {
             name: wanted.name_in(epoch),
             moment: Moment { snapshot, time },
@@ -157,12 +164,17 @@ impl Database {
             is_lent: wanted.is_lent,
             leases: Leases::default(),
             databases,
-            place: Place::of_snapshot(forks, changes),
+            place: Place::of_snapshot(forks, at).with(&merged),
         });
         if is_logged {
             let branch = branch.map_or(0, |branch| branch.number);
             let snapshot = added.note();
-            self.note_change(session, epoch, Event::Frozen { branch, snapshot });
+            let frozen = Event::Frozen {
+                branch,
+                snapshot,
+                at,
+            };
+            self.note_change(session, epoch, frozen);
         }
         Ok(added)
     }
@@ -180,9 +192,6 @@ impl Database {
         losing_newer: bool,
     ) -> Result<(), CommandError> {
         assert!(self.gates.are_all_taken());
-        if self.store.branching().is_some() {
-            return Err(CommandError::RollbackByReset);
-        }
         let engine = self.store.pooled().filter(|_| to.lasts);
         let engine = engine.ok_or(CommandError::SnapshotEndsHere)?;
         let list = self.snapshots.list();

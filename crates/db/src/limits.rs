@@ -57,6 +57,15 @@ pub const MERGE_ROUNDS_MAX: usize = 32;
 /// What names of branches begin with that clients do not see.
 pub(crate) const HIDDEN_PREFIX: &[u8] = b"\0merge";
 
+/// The same of those that remember what was merged; behind it is the source's number.
+pub(crate) const MARK_PREFIX: &[u8] = b"\0mark";
+
+/// Merges that are remembered; the oldest one is forgotten then.
+pub(crate) const MARKS_MAX: usize = 1024;
+
+/// Branches of which one remembers that it has merged them.
+pub(crate) const MARKS_OF_BRANCH_MAX: usize = 64;
+
 /// Conflicts that BRANCH MERGE names if its client does not say how many.
 pub const CONFLICTS_NAMED: usize = 100;
 

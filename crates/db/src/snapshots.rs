@@ -188,6 +188,14 @@ fn is_recent(name: &[u8]) -> bool {
     word.is_some_and(|word| word.eq_ignore_ascii_case(RECENT.as_bytes()))
 }
 
+/// Whether a name, of a snapshot or a branch, means something else to SNAPSHOT.
+pub(crate) fn is_word(name: &[u8]) -> bool {
+    ["ALL", "NONE"]
+        .iter()
+        .any(|word| name.eq_ignore_ascii_case(word.as_bytes()))
+        || is_recent(name)
+}
+
 /// Snapshots, oldest first.
 type List = Arc<[Arc<NamedSnapshot>]>;
 
@@ -263,6 +271,11 @@ impl Seen {
 }
 
 impl Snapshots {
+    /// How often they have changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
     /// All of them, oldest first. Under a gate the list does not change (NS1 list-stands-still).
     pub(crate) fn list(&self) -> List {
         Arc::clone(&lock(&self.list))
@@ -270,7 +283,6 @@ impl Snapshots {
 
     /// Whether one more may have this name. The caller holds all gates (NS1 list-stands-still).
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<(), CommandError> {
-        let is_word = |word: &str| name.eq_ignore_ascii_case(word.as_bytes());
         let name_bytes_max = limits::SNAPSHOT_NAME_BYTES_MAX;
         if name.len() > name_bytes_max {
             let name_bytes = name.len();
@@ -278,7 +290,7 @@ impl Snapshots {
                 name_bytes,
                 name_bytes_max,
             })
-        } else if name.is_empty() || is_word("ALL") || is_word("NONE") || is_recent(name) {
+        } else if name.is_empty() || is_word(name) {
             Err(CommandError::SnapshotNameTaken)
         } else if !name.iter().all(u8::is_ascii_graphic) {
             Err(CommandError::SnapshotNameBytes)

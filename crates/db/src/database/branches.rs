@@ -18,9 +18,7 @@ impl Database {
     /// How many branches there are, where the engine has any.
     #[must_use]
     pub fn branches(&self) -> Option<usize> {
-        let hidden = self.branches.hidden().len();
-        let all = self.store.branching().map(|_| self.branches.len());
-        all.map(|all| all.saturating_sub(hidden))
+        self.store.branching().map(|_| self.branches.seen())
     }
 
     /// Whether there are others than the first, hidden ones among them.

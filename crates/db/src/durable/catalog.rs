@@ -9,7 +9,7 @@
 //! |---|---|
 //! | number | how many changes there have been, with this one |
 //! | number | the point |
-//! | 1 | what: 1 a branch made (12 with a bound of its own of descendant sets), 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made, 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy |
+//! | 1 | what: 1 a branch made (12 with a bound of its own of descendant sets), 2 dropped, 3 renamed, 4 made the mainline, 5 given other trees; 6 a snapshot made (14 with another number of changes than this), 9 dropped (7 before it was named); 8 a branch became a hidden one; 10 all came by a full copy; 13 a branch has merged others |
 //! | … | its data, in the order of [`Event`]'s fields |
 //!
 //! A [`Forest`] is what a checkpoint says: all that was there at its start, and which of its chunks
@@ -28,7 +28,7 @@ use pando_engine::{LogEpoch, TreeId};
 use pando_minuet::limits::{DESCENDANTS_MAX, DESCENDANTS_MIN};
 
 use super::bytes::{Input, Malformed, Sink, malformed};
-use super::forks::{Fork, Place};
+use super::forks::{Fork, Merged, Place, put_merged, take_merged};
 use crate::clock::Milliseconds;
 use crate::limits;
 
@@ -58,6 +58,8 @@ pub(crate) struct BranchNote {
     pub(crate) descendants_max: u8,
     /// Where it was made. The log says it with what it was made from.
     pub(crate) forks: Option<Arc<Fork>>,
+    /// What it has merged, at first what it was made from has.
+    pub(crate) merged: Merged,
 }
 
 impl Default for BranchNote {
@@ -70,6 +72,7 @@ impl Default for BranchNote {
             trees: Vec::new(),
             descendants_max: DESCENDANTS_MAX,
             forks: None,
+            merged: Merged::default(),
         }
     }
 }
@@ -121,6 +124,9 @@ pub(crate) enum Event {
     Frozen {
         branch: u64,
         snapshot: SnapshotNote,
+        /// How many changes there had been where it was made first, with this one: here, unless
+        /// this server repeats it.
+        at: u64,
     },
     Released {
         epoch: LogEpoch,
@@ -132,6 +138,11 @@ pub(crate) enum Event {
         branch: u64,
         hidden: u64,
         trees: Vec<TreeId>,
+    },
+    /// A branch has merged what these marks show, and nothing else.
+    Merged {
+        branch: u64,
+        marks: Merged,
     },
     /// All data came by a full copy, which is in no log: this checkpoint, or a later one, has it.
     Planted {
@@ -295,10 +306,18 @@ impl CatalogChange {
                 out.number(*branch);
                 put_trees(out, trees);
             }
-            Event::Frozen { branch, snapshot } => {
-                out.put(&[6]);
+            Event::Frozen {
+                branch,
+                snapshot,
+                at,
+            } => {
+                let is_here = *at == self.changes;
+                out.put(&[if is_here { 6 } else { 14 }]);
                 out.number(*branch);
                 snapshot.put(out);
+                if !is_here {
+                    out.number(*at);
+                }
             }
             Event::Released { epoch, name } => {
                 out.put(&[9]);
@@ -314,6 +333,11 @@ impl CatalogChange {
                 out.number(*branch);
                 out.number(*hidden);
                 put_trees(out, trees);
+            }
+            Event::Merged { branch, marks } => {
+                out.put(&[13]);
+                out.number(*branch);
+                put_merged(out, marks);
             }
             Event::Planted { checkpoint } => {
                 out.put(&[10]);
@@ -356,9 +380,10 @@ impl CatalogChange {
                 branch: input.number()?,
                 trees: take_trees(input)?,
             },
-            6 => Event::Frozen {
+            kind @ (6 | 14) => Event::Frozen {
                 branch: input.number()?,
                 snapshot: SnapshotNote::take(input)?,
+                at: if kind == 6 { changes } else { input.number()? },
             },
             7 => Event::Released {
                 epoch: LogEpoch(input.number()?),
@@ -372,6 +397,10 @@ impl CatalogChange {
                 branch: input.number()?,
                 hidden: input.number()?,
                 trees: take_trees(input)?,
+            },
+            13 => Event::Merged {
+                branch: input.number()?,
+                marks: take_merged(input)?,
             },
             10 => Event::Planted {
                 checkpoint: LogEpoch(input.number()?),
@@ -615,6 +644,12 @@ mod tests {
             Event::Frozen {
                 branch: 4,
                 snapshot: snapshot(),
+                at: 200,
+            },
+            Event::Frozen {
+                branch: 4,
+                snapshot: snapshot(),
+                at: 190,
             },
             Event::Released {
                 epoch: LogEpoch(70),
@@ -624,6 +659,10 @@ mod tests {
                 branch: 0,
                 hidden: 300,
                 trees: vec![TreeId(0), TreeId(300)],
+            },
+            Event::Merged {
+                branch: 4,
+                marks: [5, 300].into(),
             },
             Event::Planted {
                 checkpoint: LogEpoch(300),
@@ -697,7 +736,10 @@ mod tests {
         let mut more = Vec::new();
         forest().put_more(&mut more);
         let before = bytes.len() - more.len();
-        for cut in (0..bytes.len()).filter(|cut| *cut != before) {
+        // Of two branches and a snapshot, one number each.
+        let before_merged = bytes.len() - 3;
+        let is_old = |cut: &usize| [before, before_merged].contains(cut);
+        for cut in (0..bytes.len()).filter(|cut| !is_old(cut)) {
             assert!(Forest::take(&mut Input(&bytes[..cut])).is_err());
         }
         // Forests did not say it at first: then nothing is known of where branches were made.
@@ -710,6 +752,8 @@ mod tests {
         let fork = Place::of_branch(None, 2).fork(2, vec![TreeId(4), TreeId(5)]);
         bounded.snapshots[0].place = Place::of_snapshot(Some(&fork), 3);
         let deeper = bounded.snapshots[0].place.fork(4, vec![TreeId(6)]);
+        bounded.branches[0].merged = [2, 300].into();
+        bounded.snapshots[0].place.merged = [2].into();
         bounded.branches[1].forks = Some(deeper);
         assert_eq!(read(&bounded), Ok(bounded.clone()));
         bounded.renumber(|tree| TreeId(tree.0 + 1));

@@ -19,6 +19,7 @@
 //! | … | of each its number, its parent's index and 1 or else 0, its order, how many bases, these |
 //! | number for each branch | the index of its fork and 1, or else 0 |
 //! | two numbers for each snapshot | the same, its order |
+//! | numbers for each branch, and for each snapshot | how many marks it has merged, these; absent in older ones |
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -29,9 +30,23 @@ use super::bytes::{Input, Malformed, Sink, malformed};
 use super::catalog::{Forest, put_trees, take_descendants, take_trees};
 #[cfg(test)]
 use super::testing::{Fault, is};
+use crate::limits;
 
 /// Forks of a checkpoint, at most.
 const FORKS_MAX: usize = 1 << 22;
+
+/// The numbers of marks: what a version has merged (`turn::branches::marks`).
+pub(crate) type Merged = Arc<[u64]>;
+
+pub(super) fn put_merged(out: &mut Vec<u8>, marks: &[u64]) {
+    out.number(marks.len() as u64);
+    marks.iter().for_each(|mark| out.number(*mark));
+}
+
+pub(super) fn take_merged(input: &mut Input<'_>) -> Result<Merged, Malformed> {
+    let count = input.length(limits::MARKS_MAX)?;
+    (0..count).map(|_| input.number()).collect()
+}
 
 /// A branch was made.
 #[derive(Debug, Eq)]
@@ -87,6 +102,7 @@ pub(crate) struct Place {
     /// Of two versions of a branch, the earlier one has a smaller order, or the same if nothing is
     /// known.
     order: u64,
+    pub(crate) merged: Merged,
 }
 
 impl Place {
@@ -95,7 +111,31 @@ impl Place {
         Self {
             forks: forks.cloned(),
             order: 2 * number,
+            merged: Merged::default(),
         }
+    }
+
+    /// It has merged these.
+    pub(crate) fn with(self, merged: &Merged) -> Self {
+        Self {
+            merged: Arc::clone(merged),
+            ..self
+        }
+    }
+
+    /// Whether what a branch was made from comes before this, and this from it.
+    pub(crate) fn comes_from(&self, made: Option<&Arc<Fork>>) -> bool {
+        let Some(made) = made else {
+            return true;
+        };
+        let (to, here) = (way(made.parent.as_ref()), way(self.forks.as_ref()));
+        let is_along = here.len() >= to.len()
+            && to
+                .iter()
+                .zip(&here)
+                .all(|(one, other)| one.number == other.number);
+        let left = here.get(to.len()).map_or(self.order, |fork| fork.order);
+        is_along && made.order <= left
     }
 
     /// A snapshot of a branch, after so many changes, its own among them if it is one.
@@ -103,6 +143,7 @@ impl Place {
         Self {
             forks: forks.cloned(),
             order: 2 * changes + 1,
+            merged: Merged::default(),
         }
     }
 
@@ -126,6 +167,19 @@ fn way(mut last: Option<&Arc<Fork>>) -> Vec<&Arc<Fork>> {
     }
     way.reverse();
     way
+}
+
+/// The order of the version where two branches part: of two such versions, one that comes from the
+/// other has a greater one.
+pub(crate) fn parting_order(one: Option<&Arc<Fork>>, other: Option<&Arc<Fork>>) -> u64 {
+    let (one, other) = (way(one), way(other));
+    let both = one.iter().zip(&other);
+    let along = both.take_while(|(one, other)| one.number == other.number);
+    let along = along.count();
+    let left = [one.get(along), other.get(along)].into_iter().flatten();
+    // A mark in place of both is what it was made from.
+    let last = along.checked_sub(1).map_or(0, |last| one[last].order);
+    left.map(|fork| fork.order).min().unwrap_or(last)
 }
 
 /// What databases had in pages where two branches part, as far as that is known.
@@ -192,7 +246,10 @@ fn take_fork(input: &mut Input<'_>, forks: &[Arc<Fork>]) -> Result<Option<Arc<Fo
 impl Forest {
     /// Whether it says more than forests did at first.
     fn has_more(&self) -> bool {
-        self.branches.len() > 1 || !self.snapshots.is_empty() || self.branches[0].forks.is_some()
+        self.branches.len() > 1
+            || !self.snapshots.is_empty()
+            || self.branches[0].forks.is_some()
+            || !self.branches[0].merged.is_empty()
     }
 
     fn table(&self) -> Table {
@@ -210,6 +267,23 @@ impl Forest {
     pub(crate) fn fork_bases(&self) -> impl Iterator<Item = TreeId> {
         let forks = self.table().forks.into_iter();
         forks.flat_map(|fork| fork.bases.clone())
+    }
+
+    /// The same of where a branch or a snapshot, by its place among all, comes from.
+    pub(crate) fn way_bases(&self, item: usize) -> Vec<TreeId> {
+        let branches = self.branches.iter().map(|branch| branch.forks.as_ref());
+        let snapshots = self.snapshots.iter();
+        let mut all = branches.chain(snapshots.map(|snapshot| snapshot.place.forks.as_ref()));
+        let mut found = Vec::new();
+        let (mut last, mut next) = (&[][..], all.nth(item).flatten());
+        while let Some(fork) = next {
+            if fork.bases != last {
+                found.extend(&fork.bases);
+                last = &fork.bases;
+            }
+            next = fork.parent.as_ref();
+        }
+        found
     }
 
     /// Gives those trees other numbers.
@@ -259,6 +333,12 @@ impl Forest {
             out.number(table.index(snapshot.place.forks.as_ref()));
             out.number(snapshot.place.order);
         }
+        for branch in &self.branches {
+            put_merged(out, &branch.merged);
+        }
+        for snapshot in &self.snapshots {
+            put_merged(out, &snapshot.place.merged);
+        }
     }
 
     pub(super) fn take_more(&mut self, input: &mut Input<'_>) -> Result<(), Malformed> {
@@ -291,7 +371,17 @@ impl Forest {
             snapshot.place = Place {
                 forks: take_fork(input, &forks)?,
                 order: input.number()?,
+                merged: Merged::default(),
             };
+        }
+        if input.is_empty() {
+            return Ok(());
+        }
+        for branch in &mut self.branches {
+            branch.merged = take_merged(input)?;
+        }
+        for snapshot in &mut self.snapshots {
+            snapshot.place.merged = take_merged(input)?;
         }
         Ok(())
     }

@@ -54,6 +54,10 @@ pub(crate) enum Fault {
     /// Of two branches that were made from one, the one made later says what that was where they
     /// parted.
     LaterFork,
+    /// Merges begin where branches were made, whatever was merged since.
+    MergeForgotten,
+    /// What is merged is in no record.
+    MergedUnlogged,
     /// A checkpoint lacks what all have emptied since they parted.
     EmptiedForgotten,
     /// A start from the checkpoint of a full copy that was never shown does not say so.

@@ -24,6 +24,7 @@ use pando_minuet::limits::DESCENDANTS_MAX;
 
 use super::load::Loader;
 use super::recover::RecoveryError;
+use crate::branches::source_of;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
 use crate::durable::forks::Place;
@@ -78,11 +79,13 @@ impl Grove {
             name,
             created,
             forks,
+            merged,
             ..
         } = &forest.branches[0];
         let first = self.branches.get_mut(&0).expect("the first branch");
         first.note.created = *created;
         first.note.forks.clone_from(forks);
+        first.note.merged.clone_from(merged);
         let old = std::mem::replace(&mut first.note.name, name.clone());
         if let Some(engine) = self.engine.as_ref().filter(|_| old != *name) {
             let renamed = engine.rename_branch(&old, name);
@@ -178,11 +181,13 @@ impl Grove {
             Event::Frozen {
                 branch,
                 mut snapshot,
+                at,
             } => {
                 let branch = self.branch(branch)?;
                 engine.restore_snapshot(snapshot.epoch, branch.id);
                 let forks = branch.note.forks.as_ref();
-                snapshot.place = Place::of_snapshot(forks, change.changes);
+                let place = Place::of_snapshot(forks, at);
+                snapshot.place = place.with(&branch.note.merged);
                 if self.snapshots.insert(snapshot.epoch, snapshot).is_some() {
                     malformed::<()>("a snapshot is made twice")?;
                 }
@@ -199,6 +204,7 @@ impl Grove {
                 branch.note.forks.clone_from(&hidden.forks);
                 adopt(&engine, (store, expiry), (id, &trees), &hidden)?;
             }
+            Event::Merged { branch, marks } => self.branch_mut(branch)?.note.merged = marks,
             Event::Planted { checkpoint } => self.check_planted(checkpoint)?,
             Event::Planting { checkpoint } => self.is_planted = checkpoint == self.checkpoint,
             Event::Released { epoch, .. } => left = self.release(store, epoch)?,
@@ -245,6 +251,7 @@ impl Grove {
                 let keys = like.iter().map(|tree| store.len(*tree));
                 let branch = self.branch(number)?;
                 let place = Place::of_branch(branch.note.forks.as_ref(), note.number);
+                let place = place.with(&branch.note.merged);
                 (From::Branch(branch.id), keys.collect(), place)
             }
             Source::Snapshot(epoch) => {
@@ -272,6 +279,9 @@ impl Grove {
             bases.push(base);
         }
         note.forks = Some(place.fork(note.number, bases));
+        if source_of(&note.name).is_none() {
+            note.merged = place.merged;
+        }
         self.branches.insert(note.number, Grown { id, note });
         Ok(())
     }

@@ -11,8 +11,10 @@
 mod build;
 mod diff;
 mod fields;
+mod marks;
 mod merge;
 mod repeat;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -31,11 +33,11 @@ use pando_protocol::{Reply, Request, number};
 
 use super::snapshots::reads_keys;
 use super::{Host, Turn};
-use crate::branches::NamedBranch;
+use crate::branches::{NamedBranch, source_of};
 use crate::client::Client;
 use crate::database::Database;
 use crate::durable::catalog::{BranchNote, Event, Source};
-use crate::durable::forks::Place;
+use crate::durable::forks::{Merged, Place};
 use crate::error::CommandError;
 use crate::progress::{Handled, Progress, Wait};
 use crate::remapping;
@@ -54,6 +56,7 @@ const HELP: &[&str] = &[
     "    Run a command that only reads on a branch.",
     "LIST",
     "    Name the branches, with the time in ms when they were made, and 1 for those that last.",
+    "    MAIN, where no branch has that name, is the first one, whatever name and use it has.",
     "INFO name",
     "    Tell of a branch what it was made from, its age and its keys.",
     "DIFF a b [PREFIX prefix] [FROM key] [LIMIT n] [COUNT]",
@@ -61,7 +64,8 @@ const HELP: &[&str] = &[
     "    which are branches or snapshots, behind where to go on FROM; or count them.",
     "MERGE a INTO b [ON CONFLICT FAIL | OURS | THEIRS] [DRY RUN] [LIMIT n]",
     "  [AFTER database key]",
-    "    Do to b what was done to a since they parted, all of it or nothing; name conflicts:",
+    "    Do to b what was done to a since they parted, or were merged last, in either direction,",
+    "    all of it or nothing; name conflicts:",
     "    database, key, and the fields of a hash; 100 or as many as LIMIT says, behind a key of a",
     "    database.",
     "RESET name TO snapshot",
@@ -203,7 +207,7 @@ impl Turn<'_> {
                     source,
                     branch.name.clone(),
                     trees.collect(),
-                    Place::of_branch(branch.forks.as_ref(), number),
+                    Place::of_branch(branch.forks.as_ref(), number).with(&branch.merged),
                 )
             }
             Named::Snapshot(snapshot) => {
@@ -236,6 +240,10 @@ impl Turn<'_> {
             engine.restore_tree_of(id, (noted.trees[index], bases[index]), keys);
             noted.trees[index]
         };
+        let merged = match source_of(name) {
+            Some(_) => Merged::default(),
+            None => Arc::clone(&place.merged),
+        };
         let branch = NamedBranch {
             id,
             number,
@@ -245,6 +253,7 @@ impl Turn<'_> {
             trees: (0..database.databases()).map(tree).collect(),
             descendants_max,
             forks: Some(place.fork(number, bases)),
+            merged,
         };
         let branched = Event::Branched {
             branch: branch.note(),

@@ -35,7 +35,8 @@ const HELP: &[&str] = &[
     "SNAPSHOT subcommand [argument ...]. The subcommands:",
     "CREATE name [TTL seconds] [HOLD | PERSIST]",
     "    Make a snapshot of all databases. It goes when it is dropped, after TTL seconds, or when",
-    "    memory is short; with HOLD not for that, with PERSIST not with the server either.",
+    "    memory is short; with HOLD not for that, with PERSIST not with the server either. Of the",
+    "    engine minuet with data on disk, each is as with PERSIST.",
     "READ name | RECENT command [argument ...]",
     "    Run a command that only reads in a snapshot; RECENT is one of now, or at most",
     "    snapshot-staleness old, which others may share.",
@@ -50,7 +51,8 @@ const HELP: &[&str] = &[
     "    Drop a snapshot, or all of them.",
     "ROLLBACK name [FORCE]",
     "    Make all databases what they were in a snapshot made with PERSIST; with FORCE also where",
-    "    newer snapshots are lost.",
+    "    newer snapshots are lost. Of the engine minuet: make the branch in use what it was in any",
+    "    snapshot, as BRANCH RESET does; none are lost.",
     "HELP",
     "    These lines.",
 ];
@@ -70,7 +72,7 @@ impl Turn<'_> {
             "drop" => self.drop_snapshots(request, reply)?,
             "info" => self.tell_of_snapshot(request, reply)?,
             "list" => self.list_snapshots(reply),
-            "rollback" => self.roll_back(request, reply)?,
+            "rollback" => return self.roll_back(client, request, reply),
             "read" => return self.read_in_snapshot(client, request, reply, host),
             "use" => self.use_snapshot(client, request, reply)?,
             _ => {
@@ -89,7 +91,7 @@ impl Turn<'_> {
         request: Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), CommandError> {
-        let wanted = Wanted {
+        let mut wanted = Wanted {
             base: client.base,
             ..wanted(request)?
         };
@@ -101,6 +103,10 @@ impl Turn<'_> {
         self.check_branch(client.base)?;
         if wanted.lasts {
             self.check_leads()?;
+        } else {
+            // Where the log keeps branches, what has a name lasts.
+            let database = self.database;
+            wanted.lasts = database.keeps_branches() && !database.follows();
         }
         let created = self.freeze(&wanted)?;
         self.session.observe(created.epoch());
@@ -131,15 +137,19 @@ impl Turn<'_> {
 
     fn roll_back(
         &mut self,
+        client: &Client,
         request: Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<(), CommandError> {
+    ) -> Handled {
         let losing_newer = match request.len() {
             3 => false,
             4 if request.is(3, "FORCE") => true,
             _ => return Err(CommandError::Syntax),
         };
         let snapshot = Arc::clone(self.named(request.arg(2))?);
+        if self.database.store.branching().is_some() {
+            return self.roll_back_branch(client.base, snapshot, reply);
+        }
         let gone_back = self
             .database
             .roll_back(self.session, &snapshot, losing_newer);
@@ -149,7 +159,7 @@ impl Turn<'_> {
         gone_back?;
         self.session.observe(epoch);
         reply.ok();
-        Ok(())
+        Ok(Progress::Done)
     }
 
     fn drop_snapshots(

@@ -178,16 +178,16 @@ impl Database {
     }
 }
 
-/// Adds what merges compare with, where all have emptied a database since they parted.
+/// Adds what merges compare with, where a branch or a snapshot has emptied a database, or swapped
+/// it, since it parted from another one: what was there on its way.
 fn add_emptied(forest: &Forest, bases: &mut [BTreeSet<TreeId>], keys: &mut BTreeMap<TreeId, u64>) {
     #[cfg(test)]
     if is(Fault::EmptiedForgotten) {
         return;
     }
-    let shown: BTreeSet<TreeId> = bases.iter().flatten().copied().collect();
-    for base in forest.fork_bases().filter(|base| !shown.contains(base)) {
-        keys.entry(base).or_default();
-        for shown in &mut *bases {
+    for (item, shown) in bases.iter_mut().enumerate() {
+        for base in forest.way_bases(item) {
+            keys.entry(base).or_default();
             shown.insert(base);
         }
     }

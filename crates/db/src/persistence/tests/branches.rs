@@ -111,7 +111,8 @@ pub(super) fn act(harness: &mut Harness) {
         14 => format!("BRANCH MAIN {one}"),
         15 => format!("BRANCH MERGE {one} INTO {other} ON CONFLICT THEIRS"),
         16 => format!("BRANCH RESET {one} TO p{snapshot}"),
-        17..=20 => format!("SNAPSHOT CREATE p{snapshot} PERSIST"),
+        17..=18 => format!("SNAPSHOT CREATE p{snapshot}"),
+        19..=20 => format!("SNAPSHOT CREATE p{snapshot} PERSIST"),
         21 => format!("SNAPSHOT CREATE p{snapshot} TTL 1 PERSIST"),
         22 => "FLUSHDB".to_owned(),
         _ => format!("SNAPSHOT DROP p{snapshot}"),
@@ -293,9 +294,13 @@ fn work_until(
     let mut rng = fastrand::Rng::with_seed(seed);
     // Where a slice has ended the epoch, that was how it ended.
     let note = |harness: &mut Harness, before: &mut Option<(LogEpoch, Picture)>| {
-        let ended = before.take();
-        let ended = ended.filter(|(epoch, _)| *epoch < database.epochs.current());
-        harness.history.extend(ended);
+        if let Some((begun, picture)) = before.take() {
+            // As it begins, it ends two.
+            let ended = (begun.0..database.epochs.current().0).map(LogEpoch);
+            harness
+                .history
+                .extend(ended.map(|epoch| (epoch, picture.clone())));
+        }
         harness.acknowledged = harness.acknowledged.max(database.durable());
     };
     small::set(Some(Bounds {
@@ -508,10 +513,12 @@ fn branches_and_snapshots_outlast_the_process() {
     ]);
     trial.line("SNAPSHOT CREATE passing");
     trial.check(&[
+        // What has a name lasts, too.
         (
-            "BRANCH CREATE no FROM passing",
-            "-ERR branches outlast this server, and the snapshot does not: make it with PERSIST",
+            "BRANCH CREATE more FROM passing",
+            &format!("*3 $4 more :{START_MS} :1"),
         ),
+        ("BRANCH DROP more", "+OK"),
         ("BRANCH USE deeper", "+OK"),
         ("SET deep 1", "+OK"),
     ]);
@@ -534,6 +541,8 @@ fn branches_and_snapshots_outlast_the_process() {
         let list = ["main", "trial", "deeper"]
             .map(|name| format!("*3 ${} {name} :{START_MS} :1", name.len()));
         main.check(&[("BRANCH LIST", &format!("*3 {}", list.join(" ")))]);
+        let info = main.line("SNAPSHOT INFO passing");
+        assert!(info.contains(" $7 persist :1"), "{info}");
     }
     // All of it can be used as before.
     main.check(&[

@@ -13,14 +13,19 @@ const KEYS: usize = 6;
 
 type Map = BTreeMap<String, String>;
 type Databases = Vec<Map>;
+type Past = Vec<(usize, Databases)>;
 
 /// A branch or a snapshot.
 #[derive(Clone)]
 struct Version {
+    /// When it was made.
+    id: usize,
     name: String,
     now: Databases,
     /// What it was whenever something was made of it, and when.
-    past: Vec<(usize, Databases)>,
+    past: Past,
+    /// The same of those that it has merged, as they were then, by their ids.
+    marks: BTreeMap<usize, Past>,
 }
 
 struct Model {
@@ -42,11 +47,25 @@ fn setup() -> Setup {
     }
 }
 
+impl Version {
+    /// The latest version that is in both.
+    fn latest_in<'v>(&'v self, other: &'v Self) -> &'v Databases {
+        let all = |version: &'v Self| [&version.past].into_iter().chain(version.marks.values());
+        let pairs = all(self).flat_map(|one| all(other).map(move |other| one.iter().zip(other)));
+        let along =
+            pairs.filter_map(|both| both.take_while(|(one, other)| one.0 == other.0).last());
+        let latest = along.max_by_key(|(one, _)| one.0);
+        &latest.expect("all come from the first").0.1
+    }
+}
+
 impl Model {
     fn new(seed: u64) -> Self {
         let disk = SimulatedDisk::new();
         let shell = setup().open(&disk).expect("the disk is empty");
         let main = Version {
+            id: 0,
+            marks: BTreeMap::new(),
             name: "main".into(),
             now: vec![Map::new(); DATABASES],
             past: vec![(0, vec![Map::new(); DATABASES])],
@@ -111,6 +130,7 @@ impl Model {
         let of = &mut self.branches[branch];
         of.past.push((self.time, of.now.clone()));
         Version {
+            id: self.time,
             name: name.into(),
             ..of.clone()
         }
@@ -120,7 +140,11 @@ impl Model {
         let (of, name) = (self.any(), format!("b{}", self.time));
         if self.branches.len() > 5 {
             let last = self.rng.usize(1..self.branches.len());
-            let dropped = self.branches.remove(last).name;
+            let Version {
+                id, name: dropped, ..
+            } = self.branches.remove(last);
+            let all = self.branches.iter_mut().chain(&mut self.snapshots);
+            all.for_each(|version| _ = version.marks.remove(&id));
             assert_eq!(self.line((0, 0), &format!("BRANCH DROP {dropped}")), "+OK");
         } else if self.snapshots.is_empty() || self.rng.bool() {
             let made = self.line((of, 0), &format!("BRANCH CREATE {name}"));
@@ -134,7 +158,8 @@ impl Model {
             let made = self.line((of, 0), &line);
             assert!(made.starts_with("*3"), "{made}");
             self.time += 1;
-            self.branches.push(Version { name, ..from });
+            let id = self.time;
+            self.branches.push(Version { id, name, ..from });
         }
     }
 
@@ -167,9 +192,7 @@ impl Model {
             return Ok(());
         }
         let [there, here] = [theirs, ours].map(|branch| self.branches[branch].clone());
-        let both = there.past.iter().zip(&here.past);
-        let along = both.take_while(|(one, other)| one.0 == other.0);
-        let (_, base) = along.last().expect("all come from the first").0;
+        let base = there.latest_in(&here);
         let policy = ["FAIL", "OURS", "THEIRS"][self.rng.usize(..3)];
         let (mut merged, mut conflicts, mut now) = (0, 0, here.now.clone());
         for database in 0..DATABASES {
@@ -201,9 +224,52 @@ impl Model {
         if !reply.starts_with(&expected) {
             return Err(format!("{line}: {reply} for {expected}"));
         }
+        let is_other = *base != there.now;
+        let is_over = policy != "FAIL" || conflicts == 0;
+        if is_over {
+            self.remember([theirs, ours]);
+        }
+        if self.rng.bool() {
+            self.shell.turn().drop_unfinished();
+        }
         self.branches[ours].now = now;
-        self.merges_of_others += usize::from(merged > 0 && *base != there.now);
+        self.merges_of_others += usize::from(merged > 0 && is_other);
         self.check(ours)
+    }
+
+    /// One branch was merged into another.
+    fn remember(&mut self, [theirs, ours]: [usize; 2]) {
+        self.time += 1;
+        let there = &mut self.branches[theirs];
+        there.past.push((self.time, there.now.clone()));
+        let mut marks = there.marks.clone();
+        marks.insert(there.id, there.past.clone());
+        let here = &mut self.branches[ours];
+        for (id, past) in marks.into_iter().filter(|(id, _)| *id != here.id) {
+            let own = here.marks.entry(id).or_default();
+            if own.last().map(|it| it.0) < past.last().map(|it| it.0) {
+                *own = past;
+            }
+        }
+    }
+
+    /// A branch became what a snapshot shows.
+    fn unmerge(&mut self, branch: usize, to: &Version) {
+        let id = self.branches[branch].id;
+        let all = self.branches.iter_mut().chain(&mut self.snapshots);
+        for version in all {
+            let mark = version.marks.get(&id).and_then(|past| past.last());
+            let stays = mark.is_some_and(|(time, _)| to.past.iter().any(|it| it.0 == *time));
+            if !stays {
+                version.marks.remove(&id);
+            }
+        }
+        let mut marks = to.marks.clone();
+        let mark = marks.get(&id).and_then(|past| past.last());
+        if !mark.is_some_and(|(time, _)| to.past.iter().any(|it| it.0 == *time)) {
+            marks.remove(&id);
+        }
+        self.branches[branch].marks = marks;
     }
 
     fn reset(&mut self) -> Result<(), String> {
@@ -216,11 +282,13 @@ impl Model {
         self.bound();
         let reply = self.shell.line(&line);
         small::set(None);
+        if reply != "$-1" && !reply.starts_with(':') {
+            return Err(format!("{line}: {reply}"));
+        }
+        self.unmerge(branch, &to);
         let of = &mut self.branches[branch];
         if reply == "$-1" {
             of.past.clone_from(&to.past);
-        } else if !reply.starts_with(':') {
-            return Err(format!("{line}: {reply}"));
         }
         of.now = to.now;
         self.check(branch)
@@ -297,7 +365,7 @@ fn databases_that_were_emptied_or_swapped_are_merged_as_they_were_where_branches
 
 fn is_noticed(fault: Fault) -> bool {
     let fails = |seed| catch_unwind(AssertUnwindSafe(|| run(seed).is_err())).unwrap_or(true);
-    let found = testing::with(fault, || (0..40).any(fails));
+    let found = testing::with(fault, || (0..200).any(fails));
     small::set(None);
     found
 }
@@ -305,6 +373,16 @@ fn is_noticed(fault: Fault) -> bool {
 #[test]
 fn the_later_of_two_forks_in_place_of_the_earlier_is_noticed() {
     assert!(is_noticed(Fault::LaterFork));
+}
+
+#[test]
+fn a_merge_that_is_forgotten_is_noticed() {
+    assert!(is_noticed(Fault::MergeForgotten));
+}
+
+#[test]
+fn a_merge_that_is_forgotten_at_the_next_start_is_noticed() {
+    assert!(is_noticed(Fault::MergedUnlogged));
 }
 
 #[test]

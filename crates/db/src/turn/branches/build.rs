@@ -40,7 +40,7 @@
 //! was emptied or swapped before, on any side, is compared as it is now (`durable::forks`).
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -53,8 +53,8 @@ use pando_protocol::command::GateNeed;
 use pando_sync::lock;
 
 use super::diff::{Side, differing};
-use super::fields::Fields;
-use super::merge::{How, Merged, Naming, OnConflict, merge_key, write};
+use super::merge::{Answer, How, Merged, Naming, merge_key, write};
+use super::tally::Tally;
 use super::{Named, Turn, of_engine};
 use crate::branches::NamedBranch;
 use crate::clock::Microseconds;
@@ -85,95 +85,7 @@ pub(super) enum Aim {
     /// What it is, with what was done to this branch.
     Merged(BranchId),
     /// What a snapshot shows.
-    Reset(Arc<NamedSnapshot>),
-}
-
-/// What was merged so far.
-#[derive(Debug)]
-pub(super) struct Tally {
-    pub(super) merged: usize,
-    pub(super) conflicts: usize,
-    /// The first of them, behind `naming.after`, each with its fields.
-    named: BTreeMap<(usize, Vec<u8>), Fields>,
-    /// How many keys and fields that is.
-    names: usize,
-    naming: Naming,
-}
-
-impl Tally {
-    pub(super) fn new(naming: Naming) -> Self {
-        Self {
-            merged: 0,
-            conflicts: 0,
-            named: BTreeMap::new(),
-            names: 0,
-            naming,
-        }
-    }
-
-    /// Counts what becomes of a key.
-    pub(super) fn add(&mut self, database: usize, key: &[u8], merged: &Merged) {
-        self.merged += usize::from(matches!(merged, Merged::Write { .. }));
-        let Some(fields) = merged.conflict() else {
-            return;
-        };
-        self.conflicts += 1;
-        let place = (database, key.to_vec());
-        let Naming { limit, after } = &self.naming;
-        if after.as_ref().is_some_and(|after| place <= *after) {
-            return;
-        }
-        let comes_before = |(last, _): (&(usize, Vec<u8>), &Fields)| place < *last;
-        if self.names < *limit || self.named.last_key_value().is_some_and(comes_before) {
-            // A key counts with its first field.
-            let fields: Fields = fields.iter().take(*limit).cloned().collect();
-            self.names += names(&fields);
-            self.named.insert(place, fields);
-        }
-        while self.names > *limit
-            && (self.named.len() > 1 || *limit == 0)
-            && let Some((_, fields)) = self.named.pop_last()
-        {
-            self.names -= names(&fields);
-        }
-    }
-
-    /// It becomes something else.
-    fn take_back(&mut self, database: usize, key: &[u8], merged: &Merged) {
-        self.merged -= usize::from(matches!(merged, Merged::Write { .. }));
-        if merged.conflict().is_some() {
-            self.conflicts -= 1;
-            let fields = self.named.remove(&(database, key.to_vec()));
-            self.names -= fields.map_or(0, |fields| names(&fields));
-        }
-    }
-
-    /// Whether it comes to nothing.
-    pub(super) fn fails(&self, how: How) -> bool {
-        how.on_conflict == OnConflict::Fail && self.conflicts > 0
-    }
-
-    pub(super) fn answer(&self, how: How, reply: &mut Reply<'_>) {
-        reply.map(3);
-        reply.bulk("merged");
-        reply.count(if self.fails(how) { 0 } else { self.merged });
-        reply.bulk("conflicts");
-        reply.count(self.conflicts);
-        reply.bulk("keys");
-        reply.array(self.named.len());
-        for ((database, key), fields) in &self.named {
-            reply.array(3);
-            reply.integer(*database as i64);
-            reply.bulk(key);
-            reply.array(fields.len());
-            fields.iter().for_each(|field| reply.bulk(field));
-        }
-    }
-}
-
-/// What a conflict counts among those that are named: its fields, or itself.
-fn names(fields: &Fields) -> usize {
-    fields.len().max(1)
+    Reset(Arc<NamedSnapshot>, Answer),
 }
 
 /// Trees that show versions as they are kept, closed when it is dropped.
@@ -236,6 +148,8 @@ pub(super) struct Build {
     /// The trees of ours.
     trees: Vec<TreeId>,
     hidden: Option<NamedBranch>,
+    /// What ours has merged then.
+    marks: Vec<u64>,
     /// Somebody goes on with the hidden branch.
     alive: Arc<()>,
     tally: Tally,
@@ -279,6 +193,7 @@ impl Build {
             kept: None,
             trees: Vec::new(),
             hidden: None,
+            marks: Vec::new(),
             alive: Arc::new(()),
             tally: Tally::new(naming),
             written: BTreeSet::new(),
@@ -397,14 +312,18 @@ impl Build {
             drop(merging);
             turn.check_log()?;
         }
+        let mut merges = None;
         let (bases, theirs) = match &self.aim {
             Aim::Merged(theirs) => {
                 let there = database.base_of(*theirs);
-                let parts = turn.part([there, base])?;
+                let gone = CommandError::BranchChanged;
+                let branch = database.branches.get(*theirs).ok_or(gone)?;
+                let parts = turn.part([&branch, &ours])?;
+                merges = Some(branch);
                 let theirs = engine.open_now(From::Branch(*theirs), &trees(there));
                 (Some(parts.bases), theirs)
             }
-            Aim::Reset(snapshot) => {
+            Aim::Reset(snapshot, _) => {
                 let list = database.snapshots.list();
                 if !list.iter().any(|other| other.moment == snapshot.moment) {
                     return Err(CommandError::NoSnapshot);
@@ -422,6 +341,12 @@ impl Build {
             newer: Vec::new(),
         });
         if !self.how.is_dry {
+            if let Some(theirs) = merges {
+                self.marks = turn.mark(&theirs)?;
+                // What was noted is of this epoch, which ends as the other one is made.
+                turn.end_group();
+                turn.hold_all();
+            }
             self.hidden = Some(turn.make_hidden(&Named::Branch(ours))?);
         }
         Ok(())
@@ -541,8 +466,10 @@ impl Build {
     fn answer(&self, advanced: Result<bool, CommandError>, reply: &mut Reply<'_>) -> bool {
         match advanced {
             Ok(false) => return false,
-            Ok(true) if matches!(self.aim, Aim::Reset(_)) => reply.count(self.tally.merged),
-            Ok(true) => self.tally.answer(self.how, reply),
+            Ok(true) => match &self.aim {
+                Aim::Merged(_) => self.tally.answer(self.how, reply),
+                Aim::Reset(_, answer) => answer.write(Some(self.tally.merged), reply),
+            },
             Err(error) => reply.error(error.text()),
         }
         true
@@ -636,6 +563,10 @@ impl Turn<'_> {
         let base = database.base_of(ours.id);
         let written: Vec<usize> = build.written.iter().map(|index| base + index).collect();
         self.adopt((ours, &hidden), &build.trees, (&written, point))?;
+        match &build.aim {
+            Aim::Merged(_) => self.add_merged(ours.number, &build.marks),
+            Aim::Reset(to, _) => self.unmerge(ours.number, to)?,
+        }
         for ((index, key), old) in timed.iter().zip(old) {
             for (of, old) in Of::BOTH.into_iter().zip(old) {
                 let key = Key::new(build.trees[*index], key);
@@ -744,13 +675,18 @@ impl Turn<'_> {
         keys.iter().map(of_key).collect()
     }
 
-    /// Drops hidden branches that nobody goes on with; returns whether there was one.
+    /// Drops hidden branches that nobody goes on with, and marks that are not needed; returns
+    /// whether there was one.
     pub(crate) fn drop_unfinished(&mut self) -> bool {
         let database = self.database;
         let unfinished = || {
             let is_left = lock(&database.branches.merging).strong_count() == 0;
-            let all = database.branches.hidden();
-            if is_left { all } else { Vec::new() }
+            if !is_left {
+                return Vec::new();
+            }
+            let mut all = database.branches.hidden();
+            all.extend(database.stale_marks());
+            all
         };
         if unfinished().is_empty() || !database.takes_writes() {
             return false;

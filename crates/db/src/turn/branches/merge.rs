@@ -9,8 +9,8 @@
 //! was, theirs is taken; if theirs is, or both are the same, nothing is done; else both sides have
 //! changed it, and that is a conflict, unless all are hashes: then the same is asked of each field
 //! (`fields`).
-//! Later merges of the same branches begin where they part, too: no merge is remembered. What was
-//! there is known of databases that were emptied or swapped since, too (`durable::forks`).
+//! Where two part is the latest version that is in both, by merges too (`marks`). What was there is
+//! known of databases that were emptied or swapped since, too (`durable::forks`).
 
 use std::sync::Arc;
 
@@ -18,9 +18,11 @@ use pando_engine::{Decision, NewValue, TreeId};
 use pando_minuet::BranchId;
 use pando_protocol::{Reply, Request, number};
 
-use super::build::{Aim, Build, Tally};
+use super::build::{Aim, Build};
 use super::diff::{Side, differing, same};
 use super::fields::{Fields, merge_fields};
+use super::marks::latest_parting;
+use super::tally::Tally;
 use super::{Named, Turn};
 use crate::branches::NamedBranch;
 use crate::commands::again;
@@ -29,6 +31,7 @@ use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
 use crate::progress::{Handled, Progress};
+use crate::snapshots::NamedSnapshot;
 
 /// What becomes of keys that both sides have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +80,28 @@ pub(super) struct Naming {
     pub(super) after: Option<(usize, Vec<u8>)>,
 }
 
+/// What a reset answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// How many keys differed, or nil if nobody has counted.
+    Count,
+    Ok,
+}
+
+impl Answer {
+    pub(super) fn write(self, keys: Option<usize>, reply: &mut Reply<'_>) {
+        match (self, keys) {
+            (Self::Ok, _) => reply.ok(),
+            (Self::Count, Some(keys)) => reply.count(keys),
+            (Self::Count, None) => reply.null(),
+        }
+    }
+}
+
 /// Where two branches part, in each database that may differ.
 pub(super) struct Parts {
+    /// They are where theirs was merged last.
+    is_marked: bool,
     pub(super) bases: Vec<Option<TreeId>>,
 }
 
@@ -178,14 +201,13 @@ impl Turn<'_> {
             return Err(CommandError::Syntax);
         }
         let (how, naming) = options(request)?;
-        let theirs = self.database.branches.named(request.arg(2))?;
-        let ours = self.database.branches.named(request.arg(4))?;
+        let [theirs, ours] = [2, 4].map(|at| self.merged_branch(request.arg(at)));
+        let (theirs, ours) = (theirs?, ours?);
         if theirs.id == ours.id {
             return Err(CommandError::MergeIntoItself);
         }
-        let ids = [theirs.id, ours.id].map(|id| self.database.base_of(id));
-        let parts = self.part(ids)?;
-        let merged = self.merge(ids, &parts, (how, &naming));
+        let parts = self.part([&theirs, &ours])?;
+        let merged = self.merge([&theirs, &ours], &parts, (how, &naming));
         let engine = self.branching()?;
         for base in parts.bases.into_iter().flatten() {
             engine.close_base(base);
@@ -204,23 +226,30 @@ impl Turn<'_> {
         }
     }
 
+    /// The branch of a name, which is merged or merged into.
+    fn merged_branch(&mut self, name: &[u8]) -> Result<NamedBranch, CommandError> {
+        match self.branch_or_snapshot(name) {
+            Ok(Named::Branch(branch)) => Ok(branch),
+            Ok(Named::Snapshot(_)) => Err(CommandError::MergeOfSnapshot),
+            Err(_) => Err(CommandError::NoBranch),
+        }
+    }
+
     /// Where two branches part, in all databases.
-    pub(super) fn part(&self, [theirs, ours]: [usize; 2]) -> Result<Parts, CommandError> {
+    pub(super) fn part(&self, both: [&NamedBranch; 2]) -> Result<Parts, CommandError> {
         let (database, engine) = (self.database, self.branching()?);
-        let mut parts = Parts { bases: Vec::new() };
-        let forks = |base: usize| {
-            let branch = BranchId((base / database.databases()) as u32);
-            database
-                .branches
-                .get(branch)
-                .and_then(|branch| branch.forks)
+        let latest = latest_parting(&database.branches, both);
+        let [one, other] = &latest;
+        let known = parted(one.forks.as_ref(), other.forks.as_ref());
+        let mut parts = Parts {
+            is_marked: other.source() == Some(both[0].number),
+            bases: Vec::new(),
         };
-        let [one, other] = [theirs, ours].map(forks);
-        let known = parted(one.as_ref(), other.as_ref());
         for index in 0..database.databases() {
-            let [one, other] = [theirs, ours].map(|base| database.tree(base + index));
-            let base = engine.open_base(one, other, known.get(index).copied());
-            if base.is_none() && database.store.len(one) + database.store.len(other) > 0 {
+            let tree = |branch: &NamedBranch| database.tree(database.base_of(branch.id) + index);
+            let base = engine.open_base(tree(one), tree(other), known.get(index).copied());
+            let keys = both.map(|branch| database.store.len(tree(branch)));
+            if base.is_none() && keys.iter().sum::<u64>() > 0 {
                 for base in parts.bases.into_iter().flatten() {
                     engine.close_base(base);
                 }
@@ -238,10 +267,11 @@ impl Turn<'_> {
 
     fn merge(
         &mut self,
-        ids: [usize; 2],
+        both: [&NamedBranch; 2],
         parts: &Parts,
         (how, naming): (How, &Naming),
     ) -> Result<Tally, CommandError> {
+        let ids = both.map(|branch| self.database.base_of(branch.id));
         // Before values are looked at: a large merge waits for no more than that.
         let mut keys: Vec<(usize, Vec<u8>)> = Vec::new();
         for (index, base) in parts.bases.iter().enumerate() {
@@ -252,6 +282,8 @@ impl Turn<'_> {
                 check_count(keys.len(), keys_max())
             })?;
         }
+        // It goes on behind a mark, and theirs is what that shows.
+        let is_marked = parts.is_marked && keys.is_empty();
         let mut tally = Tally::new(naming.clone());
         let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
         for (index, key) in keys {
@@ -267,6 +299,11 @@ impl Turn<'_> {
         if how.is_dry || tally.fails(how) {
             return Ok(tally);
         }
+        // MM1 marked-as-merged: in the group of what is written.
+        let marks = match is_marked {
+            true => both[0].merged.to_vec(),
+            false => self.mark(both[0])?,
+        };
         for (index, key) in &writes {
             let base = parts.bases[*index].expect("it may differ");
             let sides = self.sides(ids, base, *index);
@@ -276,6 +313,7 @@ impl Turn<'_> {
                 write(&mut keyspace, key, value.as_ref())?;
             }
         }
+        self.add_merged(both[1].number, &marks);
         Ok(tally)
     }
 
@@ -316,18 +354,53 @@ impl Turn<'_> {
         let snapshots = &self.database.snapshots;
         let snapshot = self.session.snapshots.named(snapshots, request.arg(4))?;
         let snapshot = Arc::clone(snapshot);
+        self.reset_to(&ours, snapshot, Answer::Count, reply)
+    }
+
+    /// SNAPSHOT ROLLBACK, for the branch whose database 0 has the index `base`.
+    pub(in crate::turn) fn roll_back_branch(
+        &mut self,
+        base: usize,
+        to: Arc<NamedSnapshot>,
+        reply: &mut Reply<'_>,
+    ) -> Handled {
+        let database = self.database;
+        self.check_leads()?;
+        if !database.has_memory() {
+            return Err(CommandError::OutOfMemory);
+        }
+        self.session.observe(database.branches.changed_in());
+        let branch = BranchId((base / database.databases()) as u32);
+        let ours = database
+            .branches
+            .get(branch)
+            .ok_or(CommandError::BranchGone)?;
+        self.reset_to(&ours, to, Answer::Ok, reply)
+    }
+
+    fn reset_to(
+        &mut self,
+        ours: &NamedBranch,
+        snapshot: Arc<NamedSnapshot>,
+        answer: Answer,
+        reply: &mut Reply<'_>,
+    ) -> Handled {
         let named = Named::Snapshot(Arc::clone(&snapshot));
-        let may_become = self.may_become(&ours, &snapshot);
+        let may_become = self.may_become(ours, &snapshot);
         let most = if may_become {
             limits::RESET_KEYS_MAX
         } else {
             limits::MERGED_KEYS_MAX
         };
-        match self.reset_keys((&ours, &named), keys_max().min(most)) {
-            Ok(keys) => reply.count(keys),
+        match self.reset_keys((ours, &named), keys_max().min(most)) {
+            Ok(keys) => {
+                self.unmerge(ours.number, &snapshot)?;
+                answer.write(Some(keys), reply);
+            }
             Err(CommandError::TooManyKeysDiffer { .. }) if may_become => {
-                self.become_snapshot(&ours, &named)?;
-                reply.null();
+                self.become_snapshot(ours, &named)?;
+                self.unmerge(ours.number, &snapshot)?;
+                answer.write(None, reply);
             }
             Err(CommandError::TooManyKeysDiffer { .. }) => {
                 let how = How {
@@ -338,7 +411,7 @@ impl Turn<'_> {
                     limit: 0,
                     after: None,
                 };
-                let aim = Aim::Reset(snapshot);
+                let aim = Aim::Reset(snapshot, answer);
                 let build = Build::new(aim, ours.id, (how, naming), self.session.now);
                 return Ok(Progress::in_slices(build));
             }

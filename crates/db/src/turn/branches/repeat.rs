@@ -21,6 +21,7 @@ use super::{Named, Turn};
 use crate::branches::NamedBranch;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, SnapshotNote, Source};
+use crate::durable::forks::Merged;
 use crate::error::CommandError;
 use crate::freeze::Wanted;
 use crate::remapping;
@@ -67,9 +68,18 @@ impl Turn<'_> {
                 done(self.choose_mainline(&branch))
             }
             Event::Mapped { branch, trees } => self.repeat_mapping(*branch, trees),
-            Event::Frozen { branch, snapshot } => self.repeat_freeze(*branch, snapshot),
+            Event::Frozen {
+                branch,
+                snapshot,
+                at,
+            } => self.repeat_freeze(*branch, snapshot, *at),
             Event::Released { name, .. } => {
                 self.drop_lasting(|it| *it == **name);
+                Ok(())
+            }
+            Event::Merged { branch, marks } => {
+                let branch = self.numbered(*branch)?;
+                self.set_merged(&branch, marks.clone());
                 Ok(())
             }
             // Whatever it was, a copy of it was sent.
@@ -145,7 +155,12 @@ impl Turn<'_> {
         Ok(())
     }
 
-    fn repeat_freeze(&mut self, number: u64, noted: &SnapshotNote) -> Result<(), Malformed> {
+    fn repeat_freeze(
+        &mut self,
+        number: u64,
+        noted: &SnapshotNote,
+        at: u64,
+    ) -> Result<(), Malformed> {
         let branch = self.numbered(number)?;
         self.give_way_to(&noted.name);
         let wanted = Wanted {
@@ -155,7 +170,7 @@ impl Turn<'_> {
             lasts: true,
             is_lent: false,
             base: self.database.base_of(branch.id),
-            repeats: Some((noted.time, noted.until)),
+            repeats: Some((noted.time, noted.until, at)),
         };
         done(self.freeze(&wanted)).map(|_| ())
     }
@@ -197,6 +212,8 @@ impl Turn<'_> {
                     self.drop_named(&branch)?;
                 }
             }
+            // Numbers of marks will be others'.
+            self.set_merged(&first, Merged::default());
             if *first.name != *b"main" {
                 self.rename_named(&first, b"main")?;
             }

@@ -88,10 +88,13 @@ fn branches_have_names() {
     let mut trial = on_branch(&mut main, "trial");
     let exists = "-ERR a branch or a snapshot of this name exists already";
     let unknown = "-NOBRANCH no branch has this name";
+    let word = "-ERR no branch is named ALL, NONE or RECENT, as no snapshot is";
     main.line("SNAPSHOT CREATE s");
     main.check(&[
         ("BRANCH CREATE trial", exists),
         ("BRANCH CREATE Main", exists),
+        ("BRANCH CREATE Recent", word),
+        ("BRANCH RENAME trial none", word),
         ("BRANCH CREATE s", exists),
         ("SNAPSHOT CREATE trial", exists),
         (
@@ -380,6 +383,7 @@ fn merges_do_all_or_nothing() {
     ]);
     main.check(&[("SET c ours", "+OK"), ("HSET h ours 2", ":0")]);
     let merged = "*6 $6 merged :5 $9 conflicts :0 $4 keys *0";
+    main.line("SNAPSHOT CREATE before");
     main.check(&[
         ("BRANCH MERGE trial INTO MAIN DRY RUN", merged),
         ("GET a", "$1 1"),
@@ -410,6 +414,14 @@ fn merges_do_all_or_nothing() {
         ),
         ("BRANCH MERGE trial ONTO MAIN", "-ERR syntax error"),
         (
+            "BRANCH MERGE trial INTO before",
+            "-ERR a snapshot is not merged: make a branch from it",
+        ),
+        (
+            "BRANCH MERGE nothing INTO trial",
+            "-NOBRANCH no branch has this name",
+        ),
+        (
             "BRANCH MERGE trial INTO MAIN ON CONFLICT",
             "-ERR syntax error",
         ),
@@ -437,6 +449,8 @@ fn conflicts_are_named_or_decided() {
     let conflicts = "$9 conflicts :4 $4 keys *4 *3 :0 $1 h *1 $1 f *3 :0 $1 k *0 *3 :0 $1 t *0 \
                      *3 :0 $4 type *0";
     let merged = |count: usize| format!("*6 $6 merged :{count} {conflicts}");
+    let merged_none = "*6 $6 merged :0 $9 conflicts :0 $4 keys *0";
+    main.line("SNAPSHOT CREATE before");
     main.check(&[
         ("BRANCH MERGE trial INTO MAIN", &merged(0)),
         ("GET n", "$1 1"),
@@ -448,11 +462,19 @@ fn conflicts_are_named_or_decided() {
         ("MGET k t n", "*3 $4 ours $4 ours $1 2"),
         ("HGETALL h", "*4 $1 f $4 ours $1 g $1 2"),
         ("LLEN type", ":1"),
+        // They were merged: what is in conflict was decided.
+        ("BRANCH MERGE trial INTO MAIN", merged_none),
+        ("SNAPSHOT ROLLBACK before", "+OK"),
         (
             "BRANCH MERGE trial INTO MAIN ON CONFLICT THEIRS",
-            &merged(4),
+            &merged(5),
         ),
         ("BRANCH DIFF MAIN trial COUNT", ":0"),
+    ]);
+    main.check(&[
+        ("SET k ours", "+OK"),
+        ("SET n ours", "+OK"),
+        ("HSET h new ours", ":1"),
     ]);
     trial.check(&[("FLUSHDB", "+OK")]);
     let conflicts = "$9 conflicts :3 $4 keys *3 *3 :0 $1 h *0 *3 :0 $1 k *0 *3 :0 $1 n *0";
@@ -509,6 +531,58 @@ fn all_conflicts_are_named_in_pieces() {
     ]);
 }
 
+/// As with git: a merge begins behind the one before, in whichever direction, and chains count.
+#[test]
+fn a_merge_begins_behind_the_last_one() {
+    let mut main = shell();
+    main.check(&[("MSET a 1 b 1", "+OK")]);
+    let mut trial = on_branch(&mut main, "trial");
+    let merged = |count: usize| format!("*6 $6 merged :{count} $9 conflicts :0 $4 keys *0");
+    trial.check(&[("SET k trial", "+OK"), ("SET a trial", "+OK")]);
+    main.check(&[
+        ("BRANCH MERGE trial INTO MAIN", &merged(2)),
+        // What was deleted stays so, and what was changed is in no conflict.
+        ("DEL k", ":1"),
+        ("SET a main", "+OK"),
+        ("BRANCH MERGE trial INTO MAIN ON CONFLICT OURS", &merged(0)),
+        ("EXISTS k", ":0"),
+        // The other way round, only what was done since.
+        ("BRANCH MERGE MAIN INTO trial", &merged(2)),
+        ("BRANCH READ trial GET a", "$4 main"),
+        ("BRANCH READ trial EXISTS k", ":0"),
+    ]);
+    // A branch that has merged another one brings that, too.
+    let mut deeper = on_branch(&mut main, "deeper");
+    deeper.check(&[("SET d deeper", "+OK")]);
+    main.check(&[
+        ("BRANCH MERGE deeper INTO trial", &merged(1)),
+        ("BRANCH MERGE trial INTO MAIN", &merged(1)),
+        ("DEL d", ":1"),
+        ("BRANCH MERGE deeper INTO MAIN", &merged(0)),
+        ("EXISTS d", ":0"),
+        ("BRANCH LIST", &format!(
+            "*3 *3 $4 main :{START_MS} :0 *3 $5 trial :{START_MS} :0 *3 $6 deeper :{START_MS} :0"
+        )),
+    ]);
+    assert_eq!(main.database.branches(), Some(3));
+    // What a reset undoes can be merged again.
+    main.line("SNAPSHOT CREATE before");
+    deeper.check(&[("SET e deeper", "+OK")]);
+    main.check(&[
+        ("BRANCH MERGE deeper INTO MAIN", &merged(1)),
+        ("BRANCH RESET MAIN TO before", ":1"),
+        ("EXISTS e", ":0"),
+        ("BRANCH MERGE deeper INTO MAIN", &merged(1)),
+        ("GET e", "$6 deeper"),
+        ("EXISTS d", ":0"),
+    ]);
+    // Marks go with their branches.
+    main.check(&[("BRANCH DROP deeper", "+OK"), ("BRANCH DROP trial", "+OK")]);
+    main.turn().drop_unfinished();
+    assert!(main.database.branches.marks().is_empty());
+    assert_eq!(main.database.branches.len(), 1);
+}
+
 #[test]
 fn hashes_are_merged_field_by_field_with_their_deadlines() {
     let mut main = shell();
@@ -550,6 +624,7 @@ fn hashes_are_merged_field_by_field_with_their_deadlines() {
         format!("*6 $6 merged :{count} $9 conflicts :1 $4 keys *1 *3 :0 $1 h {fields}")
     };
     let fields = "*3 $1 a $1 c $1 g";
+    main.line("SNAPSHOT CREATE before");
     main.check(&[
         ("BRANCH MERGE other INTO MAIN", &merged(0, fields)),
         (
@@ -562,6 +637,7 @@ fn hashes_are_merged_field_by_field_with_their_deadlines() {
         ),
         ("HMGET h c f g", "*3 $5 other $3 new $5 other"),
         ("HPTTL h FIELDS 1 a", "*1 :20000"),
+        ("SNAPSHOT ROLLBACK before", "+OK"),
         (
             "BRANCH MERGE other INTO MAIN ON CONFLICT THEIRS",
             &merged(1, fields),

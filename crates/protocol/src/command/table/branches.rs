@@ -72,7 +72,11 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .categories(&[])
         .gates(GateNeed::All)
         .group(Group::Server, "0.1.0")
-        .summary("Names the branch that new connections use, or chooses it.")
+        .summary(
+            "Names the branch that new connections use, or chooses it. As a name of a branch, MAIN \
+             is the first one, unless another has that name: also when the first was renamed, and \
+             when this command has chosen another.",
+        )
         .complexity("O(1)")
         .arguments(&[string("name").optional()]),
     CommandSpec::new(ConnectionCommand::Branch.id(), "branch|merge", -5)
@@ -82,12 +86,15 @@ pub(super) static BRANCH: &[CommandSpec] = &[
         .rules(&[Rule::Sliced])
         .group(Group::Server, "0.1.0")
         .summary(
-            "Does to one branch what was done to another since they parted, key by key and field \
-             by field, all of it or nothing. Returns how many keys were merged, how many \
-             conflict, and of these the first 100 keys and fields together, or as many as LIMIT \
-             says, up to 65,536, in order: each its database, its key, and the fields that both \
-             have changed, each with its value and its deadline; none if both have changed a \
-             value that is no hash, or the key's own deadline. AFTER the last key goes on.",
+            "Does to one branch what was done to another since they parted, or were merged last \
+             in either direction, key by key and field by field, all of it or nothing. Returns \
+             how many keys were merged, how many conflict, and of these the first 100 keys and \
+             fields together, or as many as LIMIT says, up to 65,536, in order: each its \
+             database, its key, and the fields that both have changed, each with its value and \
+             its deadline; none if both have changed a value that is no hash, or the key's own \
+             deadline. AFTER the last key goes on. As in git, what was merged once is not merged \
+             again: what b has deleted or changed since stays, until BRANCH RESET or SNAPSHOT \
+             ROLLBACK undoes the merge.",
         )
         .complexity(
             "O(C) for C pages that have changed since the two parted. Above 262,144 keys in slices \
@@ -147,9 +154,9 @@ pub(super) static BRANCH: &[CommandSpec] = &[
             "O(C) for C pages that have changed between the two. Where more than 4,096 keys \
              differ, a branch but the first becomes what the snapshot shows in one step, whatever \
              that is, and nil is returned, since nobody has counted. The first one, a branch that \
-             was emptied or swapped since, or a snapshot of a database on disk that was made \
-             without PERSIST, needs slices where more than 262,144 keys differ, as a merge does. \
-             Both break the WATCHes and cas tokens of the databases.",
+             was emptied or swapped since, or a snapshot that a replica on disk has made for \
+             itself, needs slices where more than 262,144 keys differ, as a merge does. Both \
+             break the WATCHes and cas tokens of the databases.",
         )
         .rules(&[Rule::Sliced])
         .arguments(&[string("name"), string("snapshot").token("TO")]),

@@ -14,7 +14,8 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .group(Group::Server, "0.1.0")
         .summary(
             "Makes a snapshot of all databases. With HOLD it stays when memory is short, with \
-             PERSIST also when the server ends.",
+             PERSIST also when the server ends. Of the engine minuet with data on disk, each stays \
+             as with PERSIST.",
         )
         .complexity("O(D) for D databases, whatever they hold.")
         .arguments(&[
@@ -69,12 +70,16 @@ pub(super) static SNAPSHOT: &[CommandSpec] = &[
         .flags(&[Flag::Write, Flag::Admin, Flag::Noscript, Flag::NoMulti])
         .categories(&[])
         .gates(GateNeed::All)
+        .rules(&[Rule::Sliced])
         .group(Group::Server, "0.1.0")
         .summary(
-            "Makes all databases what they were in a snapshot made with PERSIST; of the engine \
-             cdds alone.",
+            "Makes all databases what they were in a snapshot. Of the engine cdds: in one made \
+             with PERSIST; newer ones are lost, which needs FORCE. Of the engine minuet: those of \
+             the branch in use, in any snapshot; none are lost, and FORCE changes nothing.",
         )
-        .complexity("O(N) for N watched keys, whatever has changed since.")
+        .complexity(
+            "O(N) for N watched keys, whatever has changed since. Of minuet that of BRANCH RESET.",
+        )
         .arguments(&[string("name"), word("force", "FORCE").optional()]),
     CommandSpec::new(ConnectionCommand::Snapshot.id(), "snapshot|use", 3)
         .flags(&[Flag::Noscript, Flag::NoMulti, Flag::Fast])
