@@ -11,6 +11,7 @@ use crate::clock::{Clock, Microseconds};
 use crate::durable::testing::{self, Fault};
 use crate::effects::{Effects, Leftover, leaves};
 use crate::expiry::{ExpiryIndex, Replaced};
+use crate::limits;
 use crate::lines::InLine;
 use crate::memory::{Access, Ages, Evictor, Fit, Touch};
 use crate::placing::PlacedSeen;
@@ -18,7 +19,6 @@ use crate::snapshots::Seen;
 use crate::statistics::SessionCounters;
 use crate::store::StoreSession;
 use crate::transaction::Transaction;
-use crate::turn::Tries;
 
 /// What an engine keeps itself, without a record in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,43 @@ pub(crate) enum Kept {
     ByNone,
     Nothing,
     Something,
+}
+
+/// Whether a session may keep others out, by how often they were idle when it looked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tries {
+    /// How often in a row they were.
+    idle: u32,
+    /// Times that are passed over until it looks again.
+    pause: u32,
+    /// Binary logarithm of those after the next time that they are not.
+    backoff: u32,
+}
+
+impl Tries {
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        let due = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+        due
+    }
+
+    /// Records whether others were idle; returns whether they have been for long.
+    #[inline]
+    pub(crate) fn note(&mut self, idle: bool) -> bool {
+        if !idle {
+            self.idle = 0;
+            self.pause = 1 << self.backoff;
+            self.backoff = (self.backoff + 1).min(limits::ALONE_BACKOFF_MAX);
+            return false;
+        }
+        self.idle = (self.idle + 1).min(limits::ALONE_IDLE_MIN);
+        let long = self.idle == limits::ALONE_IDLE_MIN;
+        if long {
+            self.backoff = 0;
+        }
+        long
+    }
 }
 
 /// The part of a session that commands change.
@@ -167,6 +204,38 @@ impl SessionState {
     pub(crate) fn observe(&mut self, epoch: LogEpoch) {
         if self.observes {
             self.observed = self.observed.max(epoch);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_others_are_busy_it_looks_less_and_less_often() {
+        let mut tries = Tries::default();
+        let mut passed = Vec::new();
+        for _ in 0..limits::ALONE_BACKOFF_MAX + 2 {
+            let mut count = 0;
+            while !tries.is_due() {
+                count += 1;
+            }
+            passed.push(count);
+            assert!(!tries.note(false));
+        }
+        assert_eq!(passed[..4], [0, 1, 2, 4]);
+        assert_eq!(passed.last(), Some(&(1 << limits::ALONE_BACKOFF_MAX)));
+    }
+
+    #[test]
+    fn others_must_have_been_idle_for_long() {
+        let mut tries = Tries::default();
+        for _ in 0..2 {
+            for nth in 1..=limits::ALONE_IDLE_MIN {
+                assert_eq!(tries.note(true), nth == limits::ALONE_IDLE_MIN);
+            }
+            assert!(tries.note(true) && !tries.note(false));
         }
     }
 }

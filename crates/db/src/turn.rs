@@ -49,7 +49,6 @@ use crate::session_state::SessionState;
 use crate::snapshots::NamedSnapshot;
 use crate::transaction::Transaction;
 
-pub(crate) use self::alone::Tries;
 pub(crate) use self::memory::MemoryGrant;
 
 #[cfg(test)]

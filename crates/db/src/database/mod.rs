@@ -47,11 +47,10 @@ use crate::options::Options;
 use crate::pause::Pause;
 use crate::placing::{PlacedSeen, Placing};
 use crate::role::Role;
-use crate::session_state::{Kept, SessionState};
+use crate::session_state::{Kept, SessionState, Tries};
 use crate::snapshots::{NamedSnapshot, Seen, Snapshots};
 use crate::statistics::{Counters, MemcachedFigures, Statistics};
 use crate::store::Store;
-use crate::turn::Tries;
 use crate::watchers::{WatchHorizon, Watchers};
 
 /// The parts of a database.

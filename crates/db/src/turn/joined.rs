@@ -111,7 +111,8 @@ impl Turn<'_> {
     }
 }
 
-/// Whether replies to a client wait for neither a disk nor replicas, and its requests count as uses.
+/// Whether replies to a client wait for neither a disk nor replicas, and its requests count as
+/// uses.
 #[inline]
 fn is_answered_at_once(client: &Client) -> bool {
     client.durability != Durability::Sync && !client.no_touch && client.replicated.is_none()

@@ -143,8 +143,8 @@ impl ListDraft<'_> {
         self.moved(end, before, place);
     }
 
-    /// After an end has come from one place to another, less than a block away: packs what it leaves
-    /// behind, if anything.
+    /// After an end has come from one place to another, less than a block away: packs what it
+    /// leaves behind, if anything.
     fn moved(&mut self, end: End, from: i64, to: i64) {
         if !self.leaves_a_block(end, from, to) {
             return;
@@ -171,8 +171,8 @@ impl ListDraft<'_> {
         let row = self.0.as_ref();
         let rank = row.rank(Label::of(first).as_bytes());
         // Most blocks that are not to be packed are runs already.
-        let last = row.nth(rank + RUN_ELEMENTS_MAX - 1);
-        if !last.is_some_and(|(name, _)| name == Label::of(first + BLOCK - 1).as_bytes()) {
+        let last = row.nth(rank + RUN_ELEMENTS_MAX - 1).map(|(name, _)| name);
+        if last != Some(Label::of(first + BLOCK - 1).as_bytes()) {
             return false;
         }
         let mut runs = Columns::for_elements(RUNS_SOON);

@@ -353,14 +353,7 @@ impl WideRow {
             match &tree.node {
                 Node::Leaf(leaf) => return Some((turns, leaf, rest)),
                 Node::Interior(children) => {
-                    let turn = children.iter().position(|child| {
-                        let found = rest < child.tree.fields;
-                        if !found {
-                            rest -= child.tree.fields;
-                        }
-                        found
-                    });
-                    let turn = turn.expect("counts add up (DW5)");
+                    let turn = turn_to(children, tree.fields, &mut rest);
                     turns[level] = turn as u8;
                     tree = &children[turn].tree;
                 }
@@ -388,6 +381,29 @@ impl WideRow {
             }
         }
     }
+}
+
+/// The child that holds the field at `rest` of these, which have so many; `rest` becomes its index
+/// among the child's. Counts from the nearer end, as pushes and pops are at one.
+fn turn_to(children: &[Child], fields: usize, rest: &mut usize) -> usize {
+    let turn = if *rest < fields / 2 {
+        children.iter().position(|child| {
+            let found = *rest < child.tree.fields;
+            if !found {
+                *rest -= child.tree.fields;
+            }
+            found
+        })
+    } else {
+        let mut before = fields;
+        let turn = children.iter().rposition(|child| {
+            before -= child.tree.fields;
+            *rest >= before
+        });
+        *rest -= before;
+        turn
+    };
+    turn.expect("counts add up (DW5)")
 }
 
 impl Subtree {

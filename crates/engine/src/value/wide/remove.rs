@@ -33,8 +33,8 @@ impl WideRow {
         self.remove_at(&turns, index, calm);
     }
 
-    /// Removes so many fields, which are there, from the one at `rank` on. Copies one node per level
-    /// for each leaf that they are in.
+    /// Removes so many fields, which are there, from the one at `rank` on. Copies one node per
+    /// level for each leaf that they are in.
     pub(in crate::value) fn remove_from_rank(&mut self, rank: usize, count: usize) {
         let mut left = count;
         while left > 0 {
