@@ -66,7 +66,7 @@ impl Permutation {
     pub(crate) const fn position_of(self, slot: usize) -> usize {
         const ONES: u64 = 0x1111_1111_1111_1111;
         debug_assert!(slot < SLOTS_MAX);
-        let fields = self.0 >> FIELD_BITS ^ slot as u64 * ONES;
+        let fields = (self.0 >> FIELD_BITS) ^ (slot as u64 * ONES);
         // The highest bit of each field that is zero, and perhaps of fields above the first such.
         let zeros = fields.wrapping_sub(ONES) & !fields & ONES << (FIELD_BITS - 1);
         (zeros.trailing_zeros() / FIELD_BITS) as usize

@@ -36,39 +36,43 @@ pub fn are_there() -> bool {
 #[must_use]
 pub unsafe fn leading_up_to(words: *const u64, bound: u64) -> usize {
     debug_assert!(words.addr().is_multiple_of(LANES * size_of::<u64>()));
-    let up_to: u32;
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    // SAFETY: the caller's promise. Registers from 16 on leave nothing behind that would slow down
-    // older instructions.
-    unsafe {
-        std::arch::asm!(
-            "vpbroadcastq zmm16, {bound}",
-            "vpcmpuq k1, zmm16, [{words}], 5",
-            "vpcmpuq k2, zmm16, [{words} + 64], 5",
-            "kunpckbw k1, k2, k1",
-            "kmovw {up_to:e}, k1",
-            bound = in(reg) bound,
-            words = in(reg) words,
-            up_to = lateout(reg) up_to,
-            out("zmm16") _,
-            out("k1") _,
-            out("k2") _,
-            options(nostack, preserves_flags, readonly),
-        );
+    {
+        let up_to: u32;
+        // SAFETY: the caller's promise. Registers from 16 on leave nothing behind that would slow
+        // down older instructions.
+        unsafe {
+            std::arch::asm!(
+                "vpbroadcastq zmm16, {bound}",
+                "vpcmpuq k1, zmm16, [{words}], 5",
+                "vpcmpuq k2, zmm16, [{words} + 64], 5",
+                "kunpckbw k1, k2, k1",
+                "kmovw {up_to:e}, k1",
+                bound = in(reg) bound,
+                words = in(reg) words,
+                up_to = lateout(reg) up_to,
+                out("zmm16") _,
+                out("k1") _,
+                out("k2") _,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        // The first lane is not asked about.
+        (up_to | 1).trailing_ones() as usize - 1
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     {
         let _ = bound;
-        up_to = unreachable!("see `are_there`");
+        unreachable!("see `are_there`")
     }
-    // The first lane is not asked about.
-    (up_to | 1).trailing_ones() as usize - 1
 }
 
 /// The positions of even words in two lines, for [`which_even`].
+#[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 #[repr(align(64))]
 struct Even([u64; LANES]);
 
+#[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 static EVEN: Even = Even([0, 2, 4, 6, 8, 10, 12, 14]);
 
 /// Which words at even places are `word`, as bits: of place 0, 2, … 30.
@@ -79,42 +83,44 @@ static EVEN: Even = Even([0, 2, 4, 6, 8, 10, 12, 14]);
 #[must_use]
 pub unsafe fn which_even(words: *const u64, word: u64) -> u32 {
     debug_assert!(words.addr().is_multiple_of(LANES * size_of::<u64>()));
-    let which: u32;
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!(
-            "vpbroadcastq zmm16, {word}",
-            "vmovdqa64 zmm17, [{even}]",
-            "vmovdqa64 zmm18, zmm17",
-            "vmovdqa64 zmm19, [{words}]",
-            "vmovdqa64 zmm20, [{words} + 128]",
-            "vpermi2q zmm17, zmm19, [{words} + 64]",
-            "vpermi2q zmm18, zmm20, [{words} + 192]",
-            "vpcmpeqq k1, zmm17, zmm16",
-            "vpcmpeqq k2, zmm18, zmm16",
-            "kunpckbw k1, k2, k1",
-            "kmovw {which:e}, k1",
-            word = in(reg) word,
-            words = in(reg) words,
-            even = in(reg) &raw const EVEN.0,
-            which = lateout(reg) which,
-            out("zmm16") _,
-            out("zmm17") _,
-            out("zmm18") _,
-            out("zmm19") _,
-            out("zmm20") _,
-            out("k1") _,
-            out("k2") _,
-            options(nostack, preserves_flags, readonly),
-        );
+    {
+        let which: u32;
+        // SAFETY: as above.
+        unsafe {
+            std::arch::asm!(
+                "vpbroadcastq zmm16, {word}",
+                "vmovdqa64 zmm17, [{even}]",
+                "vmovdqa64 zmm18, zmm17",
+                "vmovdqa64 zmm19, [{words}]",
+                "vmovdqa64 zmm20, [{words} + 128]",
+                "vpermi2q zmm17, zmm19, [{words} + 64]",
+                "vpermi2q zmm18, zmm20, [{words} + 192]",
+                "vpcmpeqq k1, zmm17, zmm16",
+                "vpcmpeqq k2, zmm18, zmm16",
+                "kunpckbw k1, k2, k1",
+                "kmovw {which:e}, k1",
+                word = in(reg) word,
+                words = in(reg) words,
+                even = in(reg) &raw const EVEN.0,
+                which = lateout(reg) which,
+                out("zmm16") _,
+                out("zmm17") _,
+                out("zmm18") _,
+                out("zmm19") _,
+                out("zmm20") _,
+                out("k1") _,
+                out("k2") _,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        which
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     {
         let _ = word;
-        which = unreachable!("see `are_there`");
+        unreachable!("see `are_there`")
     }
-    which
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -1,5 +1,6 @@
 //! Synchronisation: gates, padding, version locks, epochs of memory and of the log, waiting lines,
-//! and other tools that engines share: directories of trees, prefetching, word tags, units of time.
+//! and other tools that engines share: directories of trees, prefetching, searches of whole lines,
+//! word tags, units of time.
 //!
 //! ```
 //! use pando_sync::Gates;

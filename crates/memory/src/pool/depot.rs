@@ -20,8 +20,8 @@ const CHAIN_BYTES_MIN: usize = 32 * 1024;
 /// The share of its slabs that it keeps in addition.
 const CHAIN_SHARE: usize = 64;
 
-/// Chains that are kept for each time that somebody has asked for blocks. A pool that frees much and
-/// needs a block now and then, as one that empties a tree does, takes hardly any.
+/// Chains that are kept for each time that somebody has asked for blocks. A pool that frees much
+/// and needs a block now and then, as one that empties a tree does, takes hardly any.
 pub(super) const CHAINS_PER_ASK: usize = 2;
 
 /// The shared blocks of one class.
