@@ -106,7 +106,8 @@ impl State {
         (version, stored): (ValueVersion, Option<&[u8]>),
         is_remembered: bool,
     ) {
-        if let Some(leaf) = self.own_leaf(seat, place.entry()) {
+        let is_own = self.page(spot.leaf).created() == self.tip_at(seat).view.snapshot();
+        if !is_own && let Some(leaf) = self.own_leaf(seat, place.entry()) {
             spot.leaf = leaf;
         }
         let page = self.page(spot.leaf);
