@@ -41,6 +41,10 @@ pub const LEASE_MS: u64 = 300_000;
 /// merges as many anew under all gates, and as many of its keys have deadlines.
 pub const MERGED_KEYS_MAX: usize = 1 << 18;
 
+/// Bytes of values that BRANCH MERGE keeps from its look at all of them until it writes; it reads
+/// the others again.
+pub(crate) const MERGED_BYTES_KEPT: usize = 1 << 24;
+
 /// Keys that BRANCH RESET changes where it may exchange all of a branch's pages instead, at most.
 pub const RESET_KEYS_MAX: usize = 1 << 12;
 

@@ -7,6 +7,7 @@
 //! | `metrics`, one per address of `bind`, if asked for | the same | the same |
 //! | `keeper`, with a log | the same | [`Server::wait`] tells it to |
 //! | `maintenance`, with a log `epochs` and those of the log | the database | the database is closed |
+//! | `frames`, once there are many pages (`pando_memory`) | whoever needs one | the process ends |
 //!
 //! Nothing listens before everything else is ready, and what was started is stopped again when a
 //! later step fails. Stopping uses the reverse order: the listeners are closed, the workers finish

@@ -72,11 +72,7 @@ impl Chunk {
 
     /// Writes to each of its pages; for a chunk that nobody uses yet.
     pub(super) fn touch(&self) {
-        for offset in (0..Self::BYTES).step_by(TOUCH_BYTES) {
-            let byte = self.start().as_ptr().wrapping_add(offset);
-            // SAFETY: within the mapping, which is writable and nobody else's.
-            unsafe { byte.write_volatile(0) };
-        }
+        self.0.touch();
     }
 }
 
@@ -126,6 +122,15 @@ impl Mapping {
 
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// Writes to each of its pages; for one that nobody uses yet.
+    pub(crate) fn touch(&self) {
+        for offset in (0..self.bytes).step_by(TOUCH_BYTES) {
+            let byte = self.start.as_ptr().wrapping_add(offset);
+            // SAFETY: within the mapping, which is writable and nobody else's.
+            unsafe { byte.write_volatile(0) };
+        }
     }
 
     /// Returns the last bytes, up to `bytes_max` and the start of a page; returns what is left.

@@ -13,7 +13,7 @@
 //! | the tip's copy | is new (MB2 made-at-the-tip) |
 //! | the tip's node above | its child is the copy from now on, in its fan, too |
 //!
-//! - **MK1 partings-stay** How the notes of a page are kept few ([`Kept`]) follows from where it was
+//! - **MJ1 partings-stay** How the notes of a page are kept few ([`Kept`]) follows from where it was
 //!   made, the versions to which it was copied, the tip last, and which of their lines are there.
 //!   What was right once while there was the tip is right later: where two versions part does not
 //!   change, no line comes back, and a note of one that went meanwhile is only one too many. So it
@@ -33,7 +33,7 @@ use crate::limits::{DESCENDANTS_MIN, PARTINGS_MAX};
 use crate::page::{Copied, PageEdit, set_child};
 use crate::tree::Kept;
 
-/// How notes are kept few, by where a page was made and the versions to which it was copied (MK1).
+/// How notes are kept few, by where a page was made and the versions to which it was copied (MJ1).
 pub(super) type Partings = BTreeMap<(SnapshotId, Vec<SnapshotId>), Kept>;
 
 /// A node that is to be copied.

@@ -89,7 +89,8 @@ impl State {
         (version, stored): (ValueVersion, Option<Coded<'_>>),
         is_remembered: bool,
     ) {
-        if let Some(leaf) = self.own_leaf(seat, place.entry()) {
+        let is_own = self.page(spot.leaf).created() == self.tip_at(seat).view.snapshot();
+        if !is_own && let Some(leaf) = self.own_leaf(seat, place.entry()) {
             spot.leaf = leaf;
         }
         let page = self.page(spot.leaf);

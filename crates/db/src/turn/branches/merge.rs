@@ -54,6 +54,22 @@ pub(super) enum Merged {
 }
 
 impl Merged {
+    /// Bytes that it takes, about. O(fields).
+    fn bytes(&self) -> usize {
+        let value = match self {
+            Self::Write { value, .. } => value.as_ref(),
+            Self::Nothing | Self::Conflict(_) => None,
+        };
+        let content = value.map_or(0, |value| match value.body.as_ref() {
+            BodyRef::String(string) => string.len(),
+            BodyRef::Row(_, row) => row
+                .iter()
+                .map(|(field, value)| field.len() + value.len())
+                .sum(),
+        });
+        size_of::<Self>() + content
+    }
+
     /// The fields that both have changed, if both have changed something.
     pub(super) fn conflict(&self) -> Option<&Fields> {
         match self {
@@ -285,7 +301,9 @@ impl Turn<'_> {
         // It goes on behind a mark, and theirs is what that shows.
         let is_marked = parts.is_marked && keys.is_empty();
         let mut tally = Tally::new(naming.clone());
-        let mut writes: Vec<(usize, Vec<u8>)> = Vec::new();
+        // What is written, and its value unless these are very large together.
+        let mut writes: Vec<(usize, Vec<u8>, Option<Merged>)> = Vec::new();
+        let mut room = limits::MERGED_BYTES_KEPT;
         for (index, key) in keys {
             let base = parts.bases[index].expect("it may differ");
             let sides = self.sides(ids, base, index);
@@ -293,7 +311,9 @@ impl Turn<'_> {
             let merged = merge_key(&mut keyspace, sides, &key, how.on_conflict);
             tally.add(index, &key, &merged);
             if matches!(merged, Merged::Write { .. }) {
-                writes.push((index, key));
+                let left = room.checked_sub(merged.bytes());
+                room = left.unwrap_or(room);
+                writes.push((index, key, left.map(|_| merged)));
             }
         }
         if how.is_dry || tally.fails(how) {
@@ -304,13 +324,14 @@ impl Turn<'_> {
             true => both[0].merged.to_vec(),
             false => self.mark(both[0])?,
         };
-        for (index, key) in &writes {
-            let base = parts.bases[*index].expect("it may differ");
-            let sides = self.sides(ids, base, *index);
+        for (index, key, merged) in writes {
+            let base = parts.bases[index].expect("it may differ");
+            let sides = self.sides(ids, base, index);
             let mut keyspace = self.keyspace(ids[1] + index);
-            let merged = merge_key(&mut keyspace, sides, key, how.on_conflict);
+            let merged =
+                merged.unwrap_or_else(|| merge_key(&mut keyspace, sides, &key, how.on_conflict));
             if let Merged::Write { value, .. } = merged {
-                write(&mut keyspace, key, value.as_ref())?;
+                write(&mut keyspace, &key, value.as_ref())?;
             }
         }
         self.add_merged(both[1].number, &marks);
