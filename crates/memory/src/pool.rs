@@ -60,7 +60,7 @@ use arena::{Counters, lock};
 use chain::Chain;
 use chunk::Chunk;
 use class::{CLASS_COUNT, POOLED_BYTES_MAX, bytes_of_class, class_of_bytes};
-use depot::{Supply, cut};
+use depot::{PoolId, Supply, cut};
 use slab::{SLAB_BYTES, SlabRef};
 
 /// Fills freed memory in debug builds.
@@ -188,15 +188,19 @@ impl Pool {
         self.refill(class)
     }
 
+    fn id(&self) -> PoolId {
+        PoolId(Arc::as_ptr(&self.counters).addr())
+    }
+
     #[cold]
     fn refill(&mut self, class: usize) -> NonNull<u8> {
-        let class_bytes = bytes_of_class(class);
+        let (id, class_bytes) = (self.id(), bytes_of_class(class));
         let local = &mut self.classes[class];
         let arena = &self.arena;
         // P1: whatever is overwritten below would have no holder.
         assert!(local.free.count == 0 && local.bump == local.end);
         let supply = loop {
-            let supply = lock(&arena.depots[class]).get(class, local.run_bytes, arena);
+            let supply = lock(&arena.depots[class]).get(class, local.run_bytes, arena, id);
             match supply {
                 Some(supply) => break supply,
                 None => arena.grow(),
@@ -231,7 +235,7 @@ impl Pool {
                 if !depot.has_blocks() {
                     return None;
                 }
-                match depot.get(class, 0, &self.arena) {
+                match depot.get(class, 0, &self.arena, self.id()) {
                     Some(Supply::Blocks(chain)) => self.classes[class].free = chain,
                     Some(Supply::Run(..)) => unreachable!("the depot has blocks, under its lock"),
                     None => {}
@@ -303,7 +307,12 @@ impl Pool {
         if local.free.count >= 2 * batch {
             let chain = local.free.split_off(batch);
             let whole = !self.arena.emptying.load(Ordering::Relaxed);
-            lock(&self.arena.depots[class]).put(chain, class, &self.arena, whole);
+            lock(&self.arena.depots[class]).put(
+                chain,
+                class,
+                &self.arena,
+                whole.then_some(self.id()),
+            );
         }
     }
 
@@ -313,7 +322,7 @@ impl Pool {
         let mut chain = Chain::EMPTY;
         // SAFETY: the caller has taken it from wherever it was.
         unsafe { chain.push(block.as_ptr()) };
-        lock(&self.arena.depots[class]).put(chain, class, &self.arena, false);
+        lock(&self.arena.depots[class]).put(chain, class, &self.arena, None);
     }
 
     /// Returns all free blocks that this pool keeps to their slabs.
@@ -327,8 +336,8 @@ impl Pool {
             let free = std::mem::replace(&mut local.free, Chain::EMPTY);
             if rest.count + free.count > 0 {
                 let mut depot = lock(&self.arena.depots[class]);
-                depot.put(rest, class, &self.arena, false);
-                depot.put(free, class, &self.arena, false);
+                depot.put(rest, class, &self.arena, None);
+                depot.put(free, class, &self.arena, None);
             }
         }
     }

@@ -23,7 +23,7 @@ use pando_engine::{Key, TreeId};
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Line, Tag};
-use crate::context::Context;
+use crate::context::{Context, Length};
 use crate::engine::Mercury;
 use crate::find::{find, locate};
 use crate::limits::BATCH_KEYS_MAX;
@@ -43,6 +43,7 @@ struct Ahead<'g> {
 fn fetch<'g>(
     engine: &Mercury,
     hashes: impl ExactSizeIterator<Item = (TreeId, u64)>,
+    length: Length,
     guard: Guard<'g>,
 ) -> [Option<Ahead<'g>>; BATCH_KEYS_MAX] {
     let mut ahead = [None; BATCH_KEYS_MAX];
@@ -56,7 +57,9 @@ fn fetch<'g>(
         *ahead = Some(Ahead { tree, hash, bucket });
     }
     for ahead in ahead[..count].iter().flatten() {
-        ahead.bucket.prefetch_candidates(Tag::of_hash(ahead.hash));
+        ahead
+            .bucket
+            .prefetch_candidates(Tag::of_hash(ahead.hash), length);
     }
     ahead
 }
@@ -79,7 +82,7 @@ pub(crate) fn for_each<'g>(
     mut operate: impl FnMut(usize, Option<(&'g Tree, u64)>, &mut Context),
 ) {
     for (piece, keys) in keys.chunks(BATCH_KEYS_MAX).enumerate() {
-        let ahead = fetch(engine, hashes(engine, keys), guard);
+        let ahead = fetch(engine, hashes(engine, keys), context.beside, guard);
         for (index, ahead) in ahead[..keys.len()].iter().enumerate() {
             let found = ahead.map(|ahead| (ahead.tree, ahead.hash));
             operate(piece * BATCH_KEYS_MAX + index, found, context);
@@ -95,18 +98,18 @@ pub(crate) fn find_many<'g>(
     guard: Guard<'g>,
     context: &Context,
 ) -> [Option<BlockRef<'g>>; BATCH_KEYS_MAX] {
-    let ahead = fetch(engine, hashes(engine, keys), guard);
+    let ahead = fetch(engine, hashes(engine, keys), context.beside, guard);
     count(keys.len(), context);
     std::array::from_fn(|index| {
         let (key, ahead) = (keys.get(index)?, ahead[index]?);
-        find(ahead.tree, ahead.hash, key.bytes, guard, &context.counters)
+        find(ahead.tree, ahead.hash, key.bytes, guard, context)
     })
 }
 
 /// Prefetches the buckets and entries of `keys`.
 pub(crate) fn warm(engine: &Mercury, keys: &[Key<'_>], guard: Guard<'_>, context: &Context) {
     for keys in keys.chunks(BATCH_KEYS_MAX) {
-        fetch(engine, hashes(engine, keys), guard);
+        fetch(engine, hashes(engine, keys), context.beside, guard);
         count(keys.len(), context);
     }
 }
@@ -114,7 +117,7 @@ pub(crate) fn warm(engine: &Mercury, keys: &[Key<'_>], guard: Guard<'_>, context
 /// Prefetches the buckets and entries of up to [`BATCH_KEYS_MAX`] tombstones.
 pub(crate) fn warm_tombstones(engine: &Mercury, tombstones: &[Tombstone], guard: Guard<'_>) {
     let hashes = tombstones.iter().map(|dead| (dead.tree, dead.hash));
-    fetch(engine, hashes, guard);
+    fetch(engine, hashes, Length::default(), guard);
 }
 
 fn count(keys: usize, context: &Context) {

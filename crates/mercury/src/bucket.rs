@@ -53,9 +53,11 @@ use std::ptr::NonNull;
 use pando_block::BlockRef;
 use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
-use pando_sync::prefetch::{prefetch_line, prefetch_span};
+use pando_sync::prefetch::{prefetch_line, prefetch_span, prefetch_to_write};
 use pando_sync::shim::{AtomicU64, Ordering, Spin};
 use pando_sync::tags;
+
+use crate::context::Length;
 
 /// Slots of a line; the model checker runs with fewer.
 pub(crate) const SLOTS: usize = if cfg!(loom) { 2 } else { 7 };
@@ -217,13 +219,15 @@ impl Line {
         })
     }
 
-    /// Looks for a key without a lock (HB2, HB3). `checked` is false only for a planted fault.
+    /// Looks for a key without a lock (HB2, HB3), and asks for as much of its entry as `length`
+    /// says. `checked` is false only for a planted fault.
     #[inline]
     pub(crate) fn find<'g>(
         &'g self,
         tag: Tag,
         key: &[u8],
         checked: bool,
+        length: Length,
         guard: Guard<'g>,
     ) -> Found<'g> {
         // Acquire pairs with `Owned::leave` and `Owned::insert`, and the slots are read after it.
@@ -242,6 +246,7 @@ impl Line {
                 }
                 // SAFETY: loaded under the pin, from a bucket that had not moved before (HB3).
                 let entry = unsafe { tagged.entry(guard) };
+                length.ask(entry.as_ptr());
                 if entry.has_key_part(key) {
                     return Found::Entry(entry);
                 }
@@ -256,16 +261,17 @@ impl Line {
 
     /// Prefetches the entries whose tags match the key's, including the value's first bytes.
     #[inline]
-    pub(crate) fn prefetch_candidates(&self, tag: Tag) {
-        self.candidates(tag).for_each(prefetch_entry);
+    pub(crate) fn prefetch_candidates(&self, tag: Tag, length: Length) {
+        self.candidates(tag)
+            .for_each(|slot| prefetch_entry(slot, length));
     }
 
     /// Where a key seems to be in the first line, for a writer about to lock the bucket. Prefetches
     /// the entry there.
     #[inline]
-    pub(crate) fn foresee(&self, tag: Tag) -> Option<Place<'_>> {
+    pub(crate) fn foresee(&self, tag: Tag, length: Length) -> Option<Place<'_>> {
         let slot = self.candidates(tag).next()?;
-        prefetch_entry(slot);
+        prefetch_entry(slot, length);
         Some(Place(slot))
     }
 
@@ -277,6 +283,12 @@ impl Line {
                 prefetch_line(tagged.address().as_ptr());
             }
         }
+    }
+
+    /// Prefetches the line itself, for a writer.
+    #[inline]
+    pub(crate) fn prefetch_to_write(&self) {
+        prefetch_to_write(std::ptr::from_ref(self).cast());
     }
 
     /// Prefetches the line itself.
@@ -359,10 +371,11 @@ impl Line {
 
 /// Prefetches what a slot names.
 #[inline]
-fn prefetch_entry(slot: &AtomicU64) {
+fn prefetch_entry(slot: &AtomicU64, length: Length) {
     let word = slot.load(Ordering::Relaxed);
     let entry = std::ptr::without_provenance((word & ADDRESS_MASK) as usize);
     prefetch_span(entry, PREFETCH_BYTES);
+    length.ask(entry);
 }
 
 /// Where an owner finds or puts a key.

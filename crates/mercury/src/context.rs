@@ -1,8 +1,11 @@
-//! What one session contributes to every operation, and how it retires entries and lines.
+//! What one session contributes to every operation, what it asks for ahead, and how it retires
+//! entries and lines.
 
 use std::ptr::NonNull;
 
-use pando_block::{BlockRef, Keep};
+use pando_block::{BlockRef, HEADER_BYTES, Keep};
+use pando_engine::{BodyRef, HashRef, ValueRef};
+use pando_sync::prefetch::{LINE_BYTES, prefetch_lines};
 
 use crate::bucket::{Line, reclaim_line};
 use crate::canary::Fault;
@@ -10,7 +13,39 @@ use crate::counters::Counters;
 use crate::tree::Tree;
 
 /// One session's side of the engine.
-pub(crate) type Context = pando_chassis::Context<Counters>;
+pub(crate) type Context = pando_chassis::Context<Counters, Length>;
+
+/// Most bytes of an entry that [`Length::ask`] asks for beyond its first line; the hardware
+/// prefetcher covers the next ones.
+const AHEAD_BYTES_MAX: usize = 256;
+
+/// How long the small row was that a session met last; 0 after another value. So much is asked for
+/// of the next entry as soon as its address is known: only its first line says how long it is, and
+/// to wait for that first would be one wait more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Length {
+    /// At most [`AHEAD_BYTES_MAX`].
+    bytes: usize,
+}
+
+impl Length {
+    #[inline]
+    pub(crate) fn of(value: Option<ValueRef<'_>>) -> Self {
+        let bytes = match value.map(|value| value.body) {
+            Some(BodyRef::Row(_, HashRef::Packed(row))) => HEADER_BYTES + row.len(),
+            _ => 0,
+        };
+        Self {
+            bytes: bytes.min(AHEAD_BYTES_MAX),
+        }
+    }
+
+    /// Prefetches what follows an entry's first line: a hint.
+    #[inline]
+    pub(crate) fn ask(self, entry: *const u8) {
+        prefetch_lines(entry.wrapping_add(LINE_BYTES), self.bytes);
+    }
+}
 
 /// Retiring what was taken out of a table.
 pub(crate) trait Retire {

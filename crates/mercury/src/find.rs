@@ -14,7 +14,7 @@ use pando_sync::epoch::Guard;
 
 use crate::bucket::{Found, Line, Owned, Place, Tag};
 use crate::canary::Fault;
-use crate::counters::Counters;
+use crate::context::Context;
 use crate::table::Table;
 use crate::tree::Tree;
 
@@ -43,9 +43,9 @@ pub(crate) fn follow<'g>(
     table: &Table,
     hash: u64,
     guard: Guard<'g>,
-    counters: &Counters,
+    context: &Context,
 ) -> (&'g Table, &'g Line) {
-    counters.moved_retries.add(1);
+    context.counters.moved_retries.add(1);
     let next = table.next(guard).expect("a bucket moves to a table (HR1)");
     (next, next.bucket(hash as usize & next.mask()))
 }
@@ -57,16 +57,16 @@ pub(crate) fn find<'g>(
     hash: u64,
     key: &[u8],
     guard: Guard<'g>,
-    counters: &Counters,
+    context: &Context,
 ) -> Option<BlockRef<'g>> {
     let tag = Tag::of_hash(hash);
     let checked = !tree.canary.is(Fault::ReadWithoutCheck);
     let (mut table, mut bucket) = locate(tree, hash, guard);
     loop {
-        match bucket.find(tag, key, checked, guard) {
+        match bucket.find(tag, key, checked, context.beside, guard) {
             Found::Entry(entry) => return Some(entry),
             Found::Absent => return None,
-            Found::Moved => (table, bucket) = follow(table, hash, guard, counters),
+            Found::Moved => (table, bucket) = follow(table, hash, guard, context),
         }
     }
 }
@@ -77,9 +77,9 @@ pub(crate) fn find_locked<'g>(
     hash: u64,
     key: &[u8],
     guard: Guard<'g>,
-    counters: &Counters,
+    context: &Context,
 ) -> Option<BlockRef<'g>> {
-    let (_, bucket, foreseen) = lock_bucket(tree, hash, guard, counters);
+    let (_, bucket, foreseen) = lock_bucket(tree, hash, guard, context);
     let found = bucket.find(foreseen, Tag::of_hash(hash), key);
     found.map(|(_, entry)| entry)
 }
@@ -91,17 +91,19 @@ pub(crate) fn lock_bucket<'g>(
     tree: &Tree,
     hash: u64,
     guard: Guard<'g>,
-    counters: &Counters,
+    context: &Context,
 ) -> (&'g Table, Owned<'g>, Option<Place<'g>>) {
     let (mut table, mut bucket) = locate(tree, hash, guard);
     loop {
-        let foreseen = bucket.foresee(Tag::of_hash(hash));
+        // The lock is stored to: not two waits for a line that another core has.
+        bucket.prefetch_to_write();
+        let foreseen = bucket.foresee(Tag::of_hash(hash), context.beside);
         let owned = bucket.lock(guard);
         // HR2 marked-when-moved: it may have moved while we waited.
         if !owned.has_moved() || tree.canary.is(Fault::IgnoreMoved) {
             return (table, owned, foreseen);
         }
         drop(owned);
-        (table, bucket) = follow(table, hash, guard, counters);
+        (table, bucket) = follow(table, hash, guard, context);
     }
 }

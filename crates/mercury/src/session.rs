@@ -13,7 +13,7 @@ use pando_memory::pool::Need;
 use pando_sync::epoch::Guard;
 
 use crate::batch;
-use crate::context::Context;
+use crate::context::{Context, Length};
 use crate::engine::Mercury;
 use crate::find::{find, find_locked};
 use crate::limits::{BATCH_KEYS_MAX, REMOVALS_PER_LOOK};
@@ -66,21 +66,25 @@ impl MercurySession {
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
             let hash = engine.hash(key.bytes);
-            let entry =
-                tree.and_then(|tree| find_locked(tree, hash, key.bytes, guard, &context.counters));
+            let entry = tree.and_then(|tree| find_locked(tree, hash, key.bytes, guard, context));
             read(entry.and_then(BlockRef::value))
         })
     }
 
     /// Shows the key's entry to `read` under a pin.
     #[inline]
-    fn look<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<BlockRef<'_>>) -> R) -> R {
+    fn look<R>(
+        &mut self,
+        key: Key<'_>,
+        read: impl FnOnce(Option<BlockRef<'_>>, &mut Context) -> R,
+    ) -> R {
         key.check();
         let engine = &self.engine;
         self.context.pinned(|guard, context| {
             let tree = engine.directory.get(key.tree.0, guard);
             let hash = engine.hash(key.bytes);
-            read(tree.and_then(|tree| find(tree, hash, key.bytes, guard, &context.counters)))
+            let entry = tree.and_then(|tree| find(tree, hash, key.bytes, guard, context));
+            read(entry, context)
         })
     }
 }
@@ -157,7 +161,11 @@ impl Point for MercurySession {
 
     #[inline]
     fn get<R>(&mut self, key: Key<'_>, read: impl FnOnce(Option<ValueRef<'_>>) -> R) -> R {
-        self.look(key, |entry| read(entry.and_then(BlockRef::value)))
+        self.look(key, |entry, context| {
+            let value = entry.and_then(BlockRef::value);
+            context.beside = Length::of(value);
+            read(value)
+        })
     }
 
     fn get_many(&mut self, keys: &[Key<'_>], mut read: impl FnMut(usize, Option<ValueRef<'_>>)) {
@@ -166,8 +174,7 @@ impl Point for MercurySession {
         self.context.pinned(|guard, context| {
             batch::for_each(engine, keys, guard, context, |index, found, context| {
                 let bytes = keys[index].bytes;
-                let entry = found
-                    .and_then(|(tree, hash)| find(tree, hash, bytes, guard, &context.counters));
+                let entry = found.and_then(|(tree, hash)| find(tree, hash, bytes, guard, context));
                 read(index, entry.and_then(BlockRef::value));
             });
         });
@@ -181,7 +188,7 @@ impl Point for MercurySession {
     }
 
     fn probe(&mut self, key: Key<'_>) -> Probe {
-        self.look(key, |entry| match entry {
+        self.look(key, |entry, _| match entry {
             None => Probe::Absent,
             Some(entry) => match entry.value() {
                 None => Probe::Removed(entry.version()),

@@ -135,7 +135,7 @@ impl ReadAt for MercurySession {
             let hash = engine.hash(key.bytes);
             let look = |tree: TreeId| {
                 let tree = engine.directory.get(tree.0, guard)?;
-                find(tree, hash, key.bytes, guard, &context.counters)
+                find(tree, hash, key.bytes, guard, context)
             };
             let entry = engine.snapshots.block_at(at, key.tree, guard, look);
             read(entry.and_then(BlockRef::value))

@@ -264,7 +264,7 @@ pub(crate) fn purge(
     context: &mut Context,
 ) -> usize {
     let horizon = clock.horizon();
-    let (_, bucket, _) = lock_bucket(tree, hash, guard, &context.counters);
+    let (_, bucket, _) = lock_bucket(tree, hash, guard, context);
     let mut purged = Vec::new();
     bucket.each(|place, tagged| {
         // Each tombstone is queued: entries with other tags need not be fetched.

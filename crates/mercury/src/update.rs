@@ -14,7 +14,7 @@ use pando_memory::pool::Pool;
 use pando_sync::epoch::Guard;
 
 use crate::bucket::{Owned, Place, Tag, Tagged};
-use crate::context::{Context, Retire};
+use crate::context::{Context, Length, Retire};
 use crate::engine::Mercury;
 use crate::find::lock_bucket;
 use crate::snapshot::{fetch_shadow, keep_image};
@@ -85,6 +85,7 @@ where
         let (old, decision) = if let Some((place, entry)) = found
             && let Some((_, old)) = entry.plain_parts()
         {
+            context.beside = Length::default();
             match self.decide_plain(old) {
                 Ok(new) => {
                     let at = (place, entry, old);
@@ -96,6 +97,7 @@ where
             }
         } else {
             let old = found.and_then(|(_, entry)| entry.value());
+            context.beside = Length::of(old);
             (old, (self.decide)(old))
         };
         let new = match decision {
@@ -117,8 +119,9 @@ where
             }
             Decision::Write(new) => Some(new),
             Decision::Amend(amendment) => {
-                let at = found.zip(old).expect("an amendment of what was shown");
-                let ((place, entry), old) = at;
+                let (Some((place, entry)), Some(old)) = (found, old) else {
+                    panic!("an amendment of nothing");
+                };
                 let at = (place, entry, old);
                 let build = |pool: &mut Pool, version| entry.amend(pool, version, &amendment);
                 return Some(self.replace(locked, at, build, guard, context));
@@ -193,7 +196,7 @@ struct Locked<'g> {
 impl<'g> Locked<'g> {
     #[inline]
     fn of_key(tree: &Tree, key: &[u8], hash: u64, guard: Guard<'g>, context: &Context) -> Self {
-        let (table, bucket, foreseen) = lock_bucket(tree, hash, guard, &context.counters);
+        let (table, bucket, foreseen) = lock_bucket(tree, hash, guard, context);
         Self {
             found: bucket.find(foreseen, Tag::of_hash(hash), key),
             bucket,

@@ -1,6 +1,7 @@
 //! Depots: where pools exchange blocks of one class.
 //!
-//! Surplus blocks of pools are first kept as whole chains, which the next pool takes as they are.
+//! Surplus blocks of pools are first kept as whole chains, which a pool takes as they are, its own
+//! before others'.
 //! Beyond [`Depot::chains_max`] each block returns to its slab, and a slab that has all its blocks
 //! back serves any class again. While few take chains, few are kept: a block that returns to its
 //! slab at once is still in the cache; one from a chain that is dissolved later is not.
@@ -24,9 +25,23 @@ const CHAIN_SHARE: usize = 64;
 /// and needs a block now and then, as one that empties a tree does, takes hardly any.
 pub(super) const CHAINS_PER_ASK: usize = 2;
 
+/// Chains that are looked at for one that the same pool gave.
+const LOOKS_MAX: usize = 32;
+
+/// A chain, and the pool that gave it. Its blocks are in the cache of that pool's core, and ask
+/// for no other core's lines when they are written again.
+struct Given {
+    chain: Chain,
+    by: PoolId,
+}
+
+/// Which pool: a hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PoolId(pub(super) usize);
+
 /// The shared blocks of one class.
 pub(super) struct Depot {
-    chains: Vec<Chain>,
+    chains: Vec<Given>,
     /// How often blocks were asked for, and full batches given, since all chains were dissolved.
     asked: usize,
     /// See `asked`.
@@ -69,13 +84,14 @@ impl Depot {
         bytes / (batch_count(class_bytes) * class_bytes)
     }
 
-    /// Takes free blocks of its class from a pool, as a chain or to their slabs.
-    pub(super) fn put(&mut self, chain: Chain, class: usize, arena: &Arena, whole: bool) {
-        if whole {
+    /// Takes free blocks of its class from a pool: as a chain, if the pool says that it may be
+    /// kept, or to their slabs.
+    pub(super) fn put(&mut self, chain: Chain, class: usize, arena: &Arena, by: Option<PoolId>) {
+        if let Some(by) = by {
             self.given += 1;
             let is_wanted = self.given <= CHAINS_PER_ASK * self.asked;
             if is_wanted && self.chains.len() < self.chains_max(class) {
-                self.chains.push(chain);
+                self.chains.push(Given { chain, by });
                 return;
             }
         }
@@ -96,8 +112,8 @@ impl Depot {
     /// Returns all chains and the uncut rest to their slabs.
     pub(super) fn settle(&mut self, class: usize, arena: &Arena) {
         (self.asked, self.given) = (0, 0);
-        while let Some(chain) = self.chains.pop() {
-            self.spread(chain, class, arena);
+        while let Some(given) = self.chains.pop() {
+            self.spread(given.chain, class, arena);
         }
         let (start, end) = (self.next, self.end);
         self.take_run(end.addr() - start.addr(), class);
@@ -115,10 +131,24 @@ impl Depot {
         self.slabs.free_count > 0 || !self.chains.is_empty()
     }
 
+    /// The last chain that this pool gave, or the last one.
+    fn take_chain(&mut self, to: PoolId) -> Option<Chain> {
+        let last = self.chains.len().checked_sub(1)?;
+        let mut looks = (0..=last).rev().take(LOOKS_MAX);
+        let own = looks.find(|at| self.chains[*at].by == to);
+        Some(self.chains.remove(own.unwrap_or(last)).chain)
+    }
+
     /// Blocks, or up to about `run_bytes` to be cut; `None` when the arena has to grow first.
-    pub(super) fn get(&mut self, class: usize, run_bytes: usize, arena: &Arena) -> Option<Supply> {
+    pub(super) fn get(
+        &mut self,
+        class: usize,
+        run_bytes: usize,
+        arena: &Arena,
+        to: PoolId,
+    ) -> Option<Supply> {
         self.asked += 1;
-        if let Some(chain) = self.chains.pop() {
+        if let Some(chain) = self.take_chain(to) {
             debug_assert!(chain.count > 0);
             return Some(Supply::Blocks(chain));
         }

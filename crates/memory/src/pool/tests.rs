@@ -161,6 +161,27 @@ fn blocks_freed_by_another_session_come_back_through_the_depot() {
     );
 }
 
+/// Blocks that one core has in its cache are not written by another one.
+#[test]
+fn a_pool_takes_its_own_chains_before_others() {
+    const BYTES: usize = 32;
+    const BLOCKS: usize = 4 * batch_count(BYTES);
+    let arena = Arena::new(Pages::Small);
+    let (mut first, mut second) = (arena.pool(), arena.pool());
+    let take = |pool: &mut Pool| -> Vec<_> { (0..BLOCKS).map(|_| pool.allocate(BYTES)).collect() };
+    let (own, others) = (take(&mut first), take(&mut second));
+    free_all(&mut first, own, BYTES);
+    free_all(&mut second, others.clone(), BYTES);
+    // What it kept, the rest of its run, and a chain.
+    let again = take(&mut first);
+    assert!(again.iter().all(|block| !others.contains(block)));
+    // The others' when it has no more of its own.
+    let more = [take(&mut first), take(&mut first)].concat();
+    assert!(more.iter().any(|block| others.contains(block)));
+    free_all(&mut first, again, BYTES);
+    free_all(&mut first, more, BYTES);
+}
+
 /// Frees blocks of `bytes` bytes.
 fn free_all(pool: &mut Pool, blocks: Vec<NonNull<u8>>, bytes: usize) {
     for block in blocks {

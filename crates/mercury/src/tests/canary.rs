@@ -6,6 +6,7 @@ use pando_sync::epoch::Guard;
 use super::*;
 use crate::bucket::Tag;
 use crate::canary::Fault;
+use crate::context::Length;
 use crate::resize::{advance, move_bucket};
 
 /// A tree of [`KEYS`] keys whose table has just begun to grow, with its sessions.
@@ -115,7 +116,8 @@ fn delayed_reader(fault: Option<Fault>) -> bool {
     let tree = half.engine.directory.get(half.tree.0, guard).unwrap();
     let (_, bucket) = crate::find::locate(tree, half.engine.hash(&name), guard);
     let tag = Tag::of_hash(half.engine.hash(&name));
-    let crate::bucket::Found::Entry(entry) = bucket.find(tag, &name, true, guard) else {
+    let found = bucket.find(tag, &name, true, Length::default(), guard);
+    let crate::bucket::Found::Entry(entry) = found else {
         panic!("the key is there");
     };
     put(&mut half.session, half.tree, &name, 5);
