@@ -29,6 +29,7 @@
 //! Deliberately absent: the commands (`turn::branches`).
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
@@ -112,10 +113,54 @@ pub(crate) fn source_of(name: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
+/// Branches, and how they are found.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    by_id: BTreeMap<BranchId, NamedBranch>,
+    by_name: HashMap<Box<[u8]>, BranchId>,
+    by_number: HashMap<u64, BranchId>,
+    /// How many of them are hidden.
+    hidden: usize,
+}
+
+impl Deref for List {
+    type Target = BTreeMap<BranchId, NamedBranch>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_id
+    }
+}
+
+impl List {
+    /// Adds a branch whose name and number no other one has.
+    pub(crate) fn insert(&mut self, branch: NamedBranch) {
+        let id = branch.id;
+        self.by_name.insert(branch.name.clone(), id);
+        self.by_number.insert(branch.number, id);
+        self.hidden += usize::from(branch.is_hidden());
+        self.by_id.insert(id, branch);
+    }
+
+    pub(crate) fn remove(&mut self, id: BranchId) -> Option<NamedBranch> {
+        let branch = self.by_id.remove(&id)?;
+        self.by_name.remove(&branch.name);
+        self.by_number.remove(&branch.number);
+        self.hidden -= usize::from(branch.is_hidden());
+        Some(branch)
+    }
+
+    /// Changes a branch, even its name.
+    pub(crate) fn change(&mut self, id: BranchId, change: impl FnOnce(&mut NamedBranch)) {
+        let mut branch = self.remove(id).expect("a branch that is there");
+        change(&mut branch);
+        self.insert(branch);
+    }
+}
+
 /// All branches of a database.
 #[derive(Debug)]
 pub(crate) struct Branches {
-    list: RwLock<BTreeMap<BranchId, NamedBranch>>,
+    list: RwLock<List>,
     mainline: AtomicU32,
     /// How often branches or lasting snapshots have changed, as the log says.
     pub(crate) changes: AtomicU64,
@@ -142,8 +187,9 @@ impl Branches {
     pub(crate) fn new(grove: Grove) -> Self {
         let mainline = grove.branches.get(&grove.mainline);
         let mainline = mainline.map_or(BranchId::FIRST, |branch| branch.id);
-        let named = grove.branches.into_values().map(|Grown { id, note }| {
-            let branch = NamedBranch {
+        let mut list = List::default();
+        for Grown { id, note } in grove.branches.into_values() {
+            list.insert(NamedBranch {
                 id,
                 number: note.number,
                 name: note.name,
@@ -153,11 +199,10 @@ impl Branches {
                 descendants_max: note.descendants_max,
                 forks: note.forks,
                 merged: note.merged,
-            };
-            (id, branch)
-        });
+            });
+        }
         Self {
-            list: RwLock::new(named.collect()),
+            list: RwLock::new(list),
             mainline: AtomicU32::new(mainline.0),
             changes: AtomicU64::new(grove.changes),
             changed_in: AtomicU64::new(0),
@@ -167,12 +212,12 @@ impl Branches {
         }
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<BranchId, NamedBranch>> {
+    fn read(&self) -> RwLockReadGuard<'_, List> {
         self.list.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The list, to change it. The caller holds all gates (NB1 list-stands-still).
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<BranchId, NamedBranch>> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, List> {
         self.list.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,7 +236,7 @@ impl Branches {
     /// How many of them clients see.
     pub(crate) fn seen(&self) -> usize {
         let list = self.read();
-        list.values().filter(|branch| !branch.is_hidden()).count()
+        list.len() - list.hidden
     }
 
     /// Those that merges build, or have.
@@ -222,8 +267,7 @@ impl Branches {
     /// The branch of this number.
     pub(crate) fn numbered(&self, number: u64) -> Option<NamedBranch> {
         let list = self.read();
-        let found = list.values().find(|branch| branch.number == number);
-        found.cloned()
+        list.get(list.by_number.get(&number)?).cloned()
     }
 
     /// The indexes of all trees but those of the first branch.
@@ -251,8 +295,8 @@ impl Branches {
     /// The branch of this name. MAIN, in any case, is the first one unless another has that name.
     pub(crate) fn named(&self, name: &[u8]) -> Result<NamedBranch, CommandError> {
         let list = self.read();
-        let is_named = |branch: &&NamedBranch| *branch.name == *name && !branch.is_hidden();
-        let found = list.values().find(is_named);
+        let found = list.by_name.get(name).and_then(|id| list.get(id));
+        let found = found.filter(|branch| !branch.is_hidden());
         let main = || {
             name.eq_ignore_ascii_case(b"main")
                 .then_some(BranchId::FIRST)

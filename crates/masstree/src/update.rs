@@ -272,7 +272,7 @@ where
     fn replace<'g>(
         &mut self,
         locked: Locked<'g>,
-        Entry { slot, block }: Entry<'g>,
+        entry: Entry<'g>,
         cursor: Cursor<'_>,
         guard: Guard<'g>,
         context: &mut Context,
@@ -281,6 +281,7 @@ where
             Value(Option<NewValue<'d>>),
             Amended(Amendment<'d>),
         }
+        let Entry { slot, block } = entry;
         // Until the new block is linked (M8 changed-alone).
         let alone = self.lend(block, context);
         // SAFETY: nobody else is pinned, and nothing of the block is in use here.
@@ -300,14 +301,7 @@ where
                 if let Some(version) = self.draw.forget(block.version()) {
                     self.keep_image(block, None, guard, context);
                     self.hook.committed(self.key, old, None, version);
-                    forget(
-                        self.tree,
-                        cursor,
-                        locked,
-                        Entry { slot, block },
-                        guard,
-                        context,
-                    );
+                    forget(self.tree, cursor, locked, entry, guard, context);
                     return Some(Commit {
                         version,
                         removed: false,

@@ -103,9 +103,12 @@ impl Database {
         let Some((_, branch)) = self.branch_of(index) else {
             return self.mapping.set(index, tree, self.epochs.current());
         };
-        let mut list = self.branches.write();
-        let branch = list.get_mut(&branch).expect("a branch that is there");
-        std::mem::replace(&mut branch.trees[index % self.databases()], tree)
+        let place = index % self.databases();
+        let mut former = tree;
+        self.branches.write().change(branch, |branch| {
+            former = std::mem::replace(&mut branch.trees[place], tree);
+        });
+        former
     }
 
     /// The epoch in which the database of an index got its tree, if a crash could undo that.

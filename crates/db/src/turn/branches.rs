@@ -261,7 +261,7 @@ impl Turn<'_> {
             like,
         };
         database.note_change(self.session, point, branched);
-        database.branches.write().insert(id, branch.clone());
+        database.branches.write().insert(branch.clone());
         Ok(branch)
     }
 
@@ -336,7 +336,7 @@ impl Turn<'_> {
         let base = database.base_of(branch.id);
         let indexes: Vec<usize> = (base..base + database.databases()).collect();
         database.change_trees(self.session, &indexes, || {
-            database.branches.write().remove(&branch.id);
+            database.branches.write().remove(branch.id);
         });
         for tree in &branch.trees {
             remapping::drop_tree(database, *tree);
@@ -372,8 +372,7 @@ impl Turn<'_> {
             name: new.into(),
         });
         let mut list = self.database.branches.write();
-        let branch = list.get_mut(&branch.id).expect("a branch that is there");
-        branch.name = new.into();
+        list.change(branch.id, |branch| branch.name = new.into());
         Ok(())
     }
 

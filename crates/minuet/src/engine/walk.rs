@@ -58,7 +58,7 @@ pub(super) struct Found<'s> {
     pub(super) is_apart: bool,
 }
 
-impl<'s> Found<'s> {
+impl Found<'_> {
     /// Shows it to `read`; also returns the mark that `read` left, if that is another.
     pub(super) fn show<R>(&self, read: impl FnOnce(ValueRef<'_>) -> R) -> (R, Option<u8>) {
         show(self.stored, self.version, self.mark, read)

@@ -629,9 +629,8 @@ impl Turn<'_> {
             let adopted = engine.adopt_branch(ours.id, &hidden.name, pairs);
             adopted.map_err(of_engine).expect("a branch that is there");
             let mut list = database.branches.write();
-            list.remove(&hidden.id);
-            let ours = list.get_mut(&ours.id).expect("a branch that is there");
-            ours.forks.clone_from(&hidden.forks);
+            list.remove(hidden.id);
+            list.change(ours.id, |ours| ours.forks.clone_from(&hidden.forks));
             drop(list);
             for index in written.iter().filter(|_| is_first) {
                 database.set_tree(*index, database.tree(*index));

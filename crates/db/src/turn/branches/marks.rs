@@ -129,8 +129,7 @@ impl Turn<'_> {
             return;
         }
         let mut list = database.branches.write();
-        let branch = list.get_mut(&ours.id).expect("a branch that is there");
-        branch.merged = Arc::clone(&marks);
+        list.change(ours.id, |branch| branch.merged = Arc::clone(&marks));
         drop(list);
         #[cfg(test)]
         if is(Fault::MergedUnlogged) {
