@@ -124,10 +124,8 @@ impl Database {
         };
         let now = session.now.milliseconds();
         let until = wanted.lives.map(|lives| now.saturating_add(lives));
-        let (time, until, at) = match wanted.repeats {
-            Some((time, until, at)) => (time, until, Some(at)),
-            None => (now, until, None),
-        };
+        let changes = self.branches.changes.load(Ordering::Relaxed) + u64::from(is_logged);
+        let (time, until, at) = wanted.repeats.unwrap_or((now, until, changes));
         // AK3 handed-over: the epoch ends here.
         assert!(!session.has_group());
         let mut epoch = self.acknowledgement.end_epoch_within(now);
@@ -150,11 +148,9 @@ impl Database {
         };
         let branch = BranchId((wanted.base / self.databases()) as u32);
         let branch = self.branches.get(branch);
-        let forks = branch.as_ref().and_then(|branch| branch.forks.as_ref());
-        let merged = branch.as_ref().map(|branch| Arc::clone(&branch.merged));
-        let merged = merged.unwrap_or_default();
-        let changes = self.branches.changes.load(Ordering::Relaxed) + u64::from(is_logged);
-        let at = at.unwrap_or(changes);
+        let place = branch.as_ref().map_or_else(Place::default, |branch| {
+            Place::of_snapshot(branch.forks.as_ref(), at).with(&branch.merged)
+        });
         let added = self.snapshots.add(NamedSnapshot {
             name: wanted.name_in(epoch),
             moment: Moment { snapshot, time },
@@ -164,14 +160,12 @@ impl Database {
             is_lent: wanted.is_lent,
             leases: Leases::default(),
             databases,
-            place: Place::of_snapshot(forks, at).with(&merged),
+            place,
         });
         if is_logged {
-            let branch = branch.map_or(0, |branch| branch.number);
-            let snapshot = added.note();
             let frozen = Event::Frozen {
-                branch,
-                snapshot,
+                branch: branch.map_or(0, |branch| branch.number),
+                snapshot: added.note(),
                 at,
             };
             self.note_change(session, epoch, frozen);

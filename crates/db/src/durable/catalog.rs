@@ -169,6 +169,12 @@ pub(super) fn put_trees(out: &mut Vec<u8>, trees: &[TreeId]) {
     }
 }
 
+/// A kind of event, and all that there is of it.
+fn put_one(out: &mut Vec<u8>, kind: u8, number: u64) {
+    out.put(&[kind]);
+    out.number(number);
+}
+
 fn take_tree(input: &mut Input<'_>) -> Result<TreeId, Malformed> {
     Ok(TreeId(input.length(u32::MAX as usize - 1)? as u32))
 }
@@ -288,19 +294,13 @@ impl CatalogChange {
                     out.put(&[branch.descendants_max]);
                 }
             }
-            Event::Dropped { branch } => {
-                out.put(&[2]);
-                out.number(*branch);
-            }
+            Event::Dropped { branch } => put_one(out, 2, *branch),
             Event::Renamed { branch, name } => {
                 out.put(&[3]);
                 out.number(*branch);
                 out.string(name);
             }
-            Event::Mainline { branch } => {
-                out.put(&[4]);
-                out.number(*branch);
-            }
+            Event::Mainline { branch } => put_one(out, 4, *branch),
             Event::Mapped { branch, trees } => {
                 out.put(&[5]);
                 out.number(*branch);
@@ -339,14 +339,8 @@ impl CatalogChange {
                 out.number(*branch);
                 put_merged(out, marks);
             }
-            Event::Planted { checkpoint } => {
-                out.put(&[10]);
-                out.number(checkpoint.0);
-            }
-            Event::Planting { checkpoint } => {
-                out.put(&[11]);
-                out.number(checkpoint.0);
-            }
+            Event::Planted { checkpoint } => put_one(out, 10, checkpoint.0),
+            Event::Planting { checkpoint } => put_one(out, 11, checkpoint.0),
         }
     }
 
@@ -610,9 +604,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn changes_come_back_and_are_refused_when_cut() {
-        let events = [
+    fn events() -> Vec<Event> {
+        vec![
             Event::Branched {
                 branch: branch(4),
                 source: Source::Snapshot(LogEpoch(70)),
@@ -670,8 +663,12 @@ mod tests {
             Event::Planting {
                 checkpoint: LogEpoch(301),
             },
-        ];
-        for event in events {
+        ]
+    }
+
+    #[test]
+    fn changes_come_back_and_are_refused_when_cut() {
+        for event in events() {
             let change = CatalogChange {
                 changes: 200,
                 point: LogEpoch(71),

@@ -30,6 +30,7 @@ use super::bytes::{Input, Malformed, Sink, malformed};
 use super::catalog::{Forest, put_trees, take_descendants, take_trees};
 #[cfg(test)]
 use super::testing::{Fault, is};
+use crate::branches::source_of;
 use crate::limits;
 
 /// Forks of a checkpoint, at most.
@@ -40,7 +41,9 @@ pub(crate) type Merged = Arc<[u64]>;
 
 pub(super) fn put_merged(out: &mut Vec<u8>, marks: &[u64]) {
     out.number(marks.len() as u64);
-    marks.iter().for_each(|mark| out.number(*mark));
+    for mark in marks {
+        out.number(*mark);
+    }
 }
 
 pub(super) fn take_merged(input: &mut Input<'_>) -> Result<Merged, Malformed> {
@@ -120,6 +123,14 @@ impl Place {
         Self {
             merged: Arc::clone(merged),
             ..self
+        }
+    }
+
+    /// What a branch of this name has merged that is made from it. A mark needs not know.
+    pub(crate) fn merged_by(&self, name: &[u8]) -> Merged {
+        match source_of(name) {
+            Some(_) => Merged::default(),
+            None => Arc::clone(&self.merged),
         }
     }
 

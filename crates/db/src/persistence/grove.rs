@@ -24,7 +24,6 @@ use pando_minuet::limits::DESCENDANTS_MAX;
 
 use super::load::Loader;
 use super::recover::RecoveryError;
-use crate::branches::source_of;
 use crate::durable::bytes::{Malformed, malformed};
 use crate::durable::catalog::{BranchNote, CatalogChange, Event, Forest, SnapshotNote, Source};
 use crate::durable::forks::Place;
@@ -180,18 +179,9 @@ impl Grove {
             }
             Event::Frozen {
                 branch,
-                mut snapshot,
+                snapshot,
                 at,
-            } => {
-                let branch = self.branch(branch)?;
-                engine.restore_snapshot(snapshot.epoch, branch.id);
-                let forks = branch.note.forks.as_ref();
-                let place = Place::of_snapshot(forks, at);
-                snapshot.place = place.with(&branch.note.merged);
-                if self.snapshots.insert(snapshot.epoch, snapshot).is_some() {
-                    malformed::<()>("a snapshot is made twice")?;
-                }
-            }
+            } => self.freeze(&engine, branch, snapshot, at)?,
             Event::Adopted {
                 branch,
                 hidden,
@@ -216,6 +206,24 @@ impl Grove {
             }
         }
         Ok(())
+    }
+
+    /// Makes a snapshot of a branch, after so many changes.
+    fn freeze(
+        &mut self,
+        engine: &Minuet,
+        branch: u64,
+        mut snapshot: SnapshotNote,
+        at: u64,
+    ) -> Result<(), Malformed> {
+        let branch = self.branch(branch)?;
+        engine.restore_snapshot(snapshot.epoch, branch.id);
+        let place = Place::of_snapshot(branch.note.forks.as_ref(), at);
+        snapshot.place = place.with(&branch.note.merged);
+        match self.snapshots.insert(snapshot.epoch, snapshot) {
+            Some(_) => malformed("a snapshot is made twice"),
+            None => Ok(()),
+        }
     }
 
     /// FA1 planted-whole: what came by a copy is in no log.
@@ -279,9 +287,7 @@ impl Grove {
             bases.push(base);
         }
         note.forks = Some(place.fork(note.number, bases));
-        if source_of(&note.name).is_none() {
-            note.merged = place.merged;
-        }
+        note.merged = place.merged_by(&note.name);
         self.branches.insert(note.number, Grown { id, note });
         Ok(())
     }

@@ -33,11 +33,11 @@ use pando_protocol::{Reply, Request, number};
 
 use super::snapshots::reads_keys;
 use super::{Host, Turn};
-use crate::branches::{NamedBranch, source_of};
+use crate::branches::NamedBranch;
 use crate::client::Client;
 use crate::database::Database;
 use crate::durable::catalog::{BranchNote, Event, Source};
-use crate::durable::forks::{Merged, Place};
+use crate::durable::forks::Place;
 use crate::error::CommandError;
 use crate::progress::{Handled, Progress, Wait};
 use crate::remapping;
@@ -240,10 +240,6 @@ impl Turn<'_> {
             engine.restore_tree_of(id, (noted.trees[index], bases[index]), keys);
             noted.trees[index]
         };
-        let merged = match source_of(name) {
-            Some(_) => Merged::default(),
-            None => Arc::clone(&place.merged),
-        };
         let branch = NamedBranch {
             id,
             number,
@@ -253,7 +249,7 @@ impl Turn<'_> {
             trees: (0..database.databases()).map(tree).collect(),
             descendants_max,
             forks: Some(place.fork(number, bases)),
-            merged,
+            merged: place.merged_by(name),
         };
         let branched = Event::Branched {
             branch: branch.note(),

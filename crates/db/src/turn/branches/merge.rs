@@ -320,9 +320,10 @@ impl Turn<'_> {
             return Ok(tally);
         }
         // MM1 marked-as-merged: in the group of what is written.
-        let marks = match is_marked {
-            true => both[0].merged.to_vec(),
-            false => self.mark(both[0])?,
+        let marks = if is_marked {
+            both[0].merged.to_vec()
+        } else {
+            self.mark(both[0])?
         };
         for (index, key, merged) in writes {
             let base = parts.bases[index].expect("it may differ");

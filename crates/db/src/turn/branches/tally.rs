@@ -85,7 +85,9 @@ impl Tally {
             reply.integer(*database as i64);
             reply.bulk(key);
             reply.array(fields.len());
-            fields.iter().for_each(|field| reply.bulk(field));
+            for field in fields {
+                reply.bulk(field);
+            }
         }
     }
 }
