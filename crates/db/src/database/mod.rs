@@ -216,6 +216,7 @@ impl Database {
             },
             leaves_large: false,
             in_line: InLine::default(),
+            called_to: None,
             waits_behind: Vec::new(),
             effects: None,
             alive: Alive::new(),
