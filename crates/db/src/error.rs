@@ -298,8 +298,15 @@ pub enum CommandError {
     TimeoutNotAFloat,
     #[error("ERR timeout is negative")]
     TimeoutNegative,
+    #[error("ERR NOVALUES option can only be used in HSCAN")]
+    NoValuesOfHashes,
     #[error("UNBLOCKED client unblocked via CLIENT UNBLOCK")]
     Unblocked,
+    #[error(
+        "UNBLOCKED force unblock from blocking operation, instance state changed \
+        (master -> replica?)"
+    )]
+    RoleChanged,
     #[error("ERR numkeys should be greater than 0")]
     KeyCountNotPositive,
     #[error("ERR Number of keys can't be greater than number of args")]

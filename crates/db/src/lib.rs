@@ -69,7 +69,7 @@ pub use acknowledge::{Durability, Replicated};
 pub use client::{Client, ReplyMode};
 pub use clock::{Clock, Microseconds, Milliseconds, SystemClock};
 pub use commands::joined::{Answers, Joined};
-pub use commands::{Departing, VALUE_FORMAT, memory_usage, string_to_move};
+pub use commands::{Departing, VALUE_FORMAT, describe_object, memory_usage, string_to_move};
 pub use database::Database;
 pub use dump::file::FileError;
 pub use durable::{

@@ -18,6 +18,9 @@
 //!   repeated, when it counts (RR1 effects-once).
 //! - **BL3 everyone-leaves** A ticket is given back when its command is answered, or its client has
 //!   gone; what is left at the key then goes to the next in line.
+//! - **BL4 first-written-first** Of several keys, a command that has waited takes from the one for
+//!   which it was woken, if that still has something, else from the first as they are named. A key
+//!   that holds something of another type has nothing for it.
 //!
 //! Deliberately absent: sleeping and waking, which are the host's ([`crate::Database::on_ready`]).
 
@@ -140,6 +143,8 @@ pub enum Ended {
     Timeout,
     /// CLIENT UNBLOCK with ERROR.
     Error,
+    /// The server follows another one now; its client is disconnected.
+    RoleChanged,
 }
 
 pub(crate) type Wake = Box<dyn Fn(u64) + Send + Sync>;

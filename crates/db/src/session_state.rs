@@ -107,6 +107,8 @@ pub(crate) struct SessionState {
     pub(crate) tries: Tries,
     /// The current command's place in the lines of its keys.
     pub(crate) in_line: InLine,
+    /// The key for which it was woken (BL4 first-written-first).
+    pub(crate) called_to: Option<Box<[u8]>>,
     /// The ids behind which it reads streams, if it has waited.
     pub(crate) waits_behind: Vec<StreamId>,
     /// Of the current run, on an engine whose runs are repeated (RR1 effects-once).

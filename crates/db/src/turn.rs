@@ -450,6 +450,9 @@ impl<'t> Turn<'t> {
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Result<Progress, CommandError> {
+        if client.has_stopped_waiting() {
+            return Ok(self.stop_waiting(client, spec, request, reply, host));
+        }
         let writes = spec.flags.has(Flag::Write)
             || (is_exec(spec)
                 && client
@@ -548,12 +551,13 @@ impl<'t> Turn<'t> {
     }
 
     fn reply_refusal(
-        &self,
+        &mut self,
         client: &mut Client,
         (spec, error): (&'static CommandSpec, CommandError),
         reply: &mut Reply<'_>,
         host: &mut impl Host,
     ) -> Progress {
+        self.leave_lines_refused(client);
         let error = self.refuse(client, Some(spec), error);
         reply.error(error.text());
         host.refused(Some(spec), &error);

@@ -202,8 +202,11 @@ fn deliver(
 /// Connects, authenticates and chooses the database.
 fn greet(target: &Target) -> Result<Peer, Vec<u8>> {
     let found = Peer::connect(&target.address, target.timeout, target.timeout);
-    let mut peer =
-        found.map_err(|_| b"IOERR error or timeout connecting to the client".to_vec())?;
+    let mut peer = found.map_err(|error| match error.kind() {
+        // Redis finds out when it writes.
+        io::ErrorKind::ConnectionRefused => broken(&PeerError::Broken(error), "writing"),
+        _ => b"IOERR error or timeout connecting to the client".to_vec(),
+    })?;
     let mut ask = |words: &[&[u8]]| {
         peer.send(words)
             .map_err(|error| broken(&error, "writing"))?;

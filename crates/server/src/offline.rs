@@ -26,7 +26,7 @@ pub enum Offline {
     /// the data directory.
     Dump(Option<Running>),
     /// Load such a stream, or a dump file of Redis, into the database, from a file or the standard
-    /// input.
+    /// input; with an engine that has a pool, into that.
     Load(Option<PathBuf>),
     /// Move what a changed ring moves between running servers.
     Reshard(Reshard),
@@ -44,6 +44,20 @@ pub enum OfflineError {
     /// The database cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// There is no pool to load into.
+    #[error("engine {engine} keeps its data in its pool: --pmem names the file to load into")]
+    NoPool {
+        /// Its name.
+        engine: &'static str,
+    },
+    /// The file of the pool cannot be looked at.
+    #[error("cannot open {}: {error}", path.display())]
+    Pool {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The stream is binary, and the output is a terminal.
     #[error("a dump is not for a terminal: write it to a file, as in `pando dump > FILE`")]
     Terminal,
@@ -92,7 +106,15 @@ impl Offline {
                     None => Box::new(BufReader::new(io::stdin().lock())),
                 };
                 let mut partly = None;
-                let closed = with_database(config, config.durability_options(), |session| {
+                let durability = if !config.engine.has_pool() {
+                    Some(config.durability_options())
+                } else if config.pmem.is_some() {
+                    None
+                } else {
+                    let engine = config.engine.name();
+                    return Err(OfflineError::NoPool { engine });
+                };
+                let closed = with_database(config, durability, |session| {
                     let loaded = session.load(&mut stream)?;
                     eprintln!("{loaded}");
                     if !loaded.passed.is_empty() {
@@ -133,7 +155,7 @@ fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineErr
         expect_database(&durability)?;
         durability.read_only = true;
         // There is no log to close.
-        let _closed = with_database(config, durability, |session| {
+        let _closed = with_database(config, Some(durability), |session| {
             keys = session.dump(&mut BufWriter::new(io::stdout().lock()))?;
             Ok(())
         })?;
@@ -145,12 +167,19 @@ fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineErr
 /// Opens the database, works, and closes it; returns whether everything is then on disk.
 fn with_database(
     config: &Config,
-    mut durability: DurabilityOptions,
+    durability: Option<DurabilityOptions>,
     work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
 ) -> Result<Result<(), CloseError>, OfflineError> {
-    durability.progress = Some(progress::reporter(Arc::default()));
+    let pool = config.pool_options().map_err(|error| OfflineError::Pool {
+        path: config.pmem.clone().unwrap_or_default(),
+        error,
+    })?;
     let options = pando_db::Options {
-        durability: Some(durability),
+        durability: durability.map(|durability| DurabilityOptions {
+            progress: Some(progress::reporter(Arc::default())),
+            ..durability
+        }),
+        pool,
         ..config.database_options()
     };
     let database = Database::open(options)?;

@@ -166,7 +166,7 @@ impl Shared {
             Some(_) if settings.read_only => Refusal::ReadOnly,
             // It is about to be noted that the data go their own way from here on.
             None if self.database.follows() => Refusal::ReadOnly,
-            None if settings.min_replicas > 0 => {
+            None if settings.min_replicas > 0 && settings.max_lag_s > 0 => {
                 let lag_max = Duration::from_secs(settings.max_lag_s);
                 if self.replication.good(lag_max) < settings.min_replicas {
                     Refusal::TooFewReplicas

@@ -42,6 +42,8 @@ struct Waiter<P> {
     owner: u64,
     places: Vec<P>,
     woken: bool,
+    /// The place for which it was woken last.
+    called_to: Option<P>,
 }
 
 #[derive(Debug)]
@@ -98,6 +100,7 @@ impl<P: Ord + Clone> WaitingLines<P> {
                 owner,
                 places,
                 woken: false,
+                called_to: None,
             };
             state.waiters.insert(ticket, waiter);
             self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -108,11 +111,13 @@ impl<P: Ord + Clone> WaitingLines<P> {
         ticket
     }
 
-    /// The waiter is about to look, and wants to be woken for what comes later.
-    pub fn arm(&self, ticket: Ticket) {
-        if let Some(waiter) = lock(&self.state).waiters.get_mut(&ticket) {
-            waiter.woken = false;
-        }
+    /// The waiter is about to look, and wants to be woken for what comes later. Returns the place
+    /// for which it was woken last: of those that have something, the one that had it first.
+    pub fn arm(&self, ticket: Ticket) -> Option<P> {
+        let mut state = lock(&self.state);
+        let waiter = state.waiters.get_mut(&ticket)?;
+        waiter.woken = false;
+        waiter.called_to.clone()
     }
 
     /// Whether nobody is ahead of this waiter at a place (WQ2); `None` is who has not entered yet.
@@ -208,6 +213,7 @@ impl<P: Ord + Clone> WaitingLines<P> {
             let asleep = waiter.filter(|waiter| !waiter.woken);
             asleep.map(|waiter| {
                 waiter.woken = true;
+                waiter.called_to = Some(place.clone());
                 waiter.owner
             })
         };
@@ -253,9 +259,14 @@ mod unit {
         announce("a");
         announce("b");
         assert_eq!(*woken.borrow(), [1], "WQ3");
-        lines.arm(first);
+        assert_eq!(
+            lines.arm(first),
+            Some("a"),
+            "a was the first to have something"
+        );
         announce("b");
         assert_eq!(*woken.borrow(), [1, 1]);
+        assert_eq!(lines.arm(first), Some("b"));
         assert_eq!(lines.leave(first), ["a", "b"]);
         assert!(lines.leave(first).is_empty());
         announce("a");

@@ -35,7 +35,7 @@ use crate::keyspace::Keyspace;
 use crate::progress::Handled;
 
 pub(crate) use keys::again;
-pub use keys::{Departing, memory_usage};
+pub use keys::{Departing, describe_object, memory_usage};
 pub use strangers::{VALUE_FORMAT, string_to_move};
 
 /// Runs a command on the keyspace.

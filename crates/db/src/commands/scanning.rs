@@ -132,7 +132,10 @@ impl<'r> Options<'r> {
         };
         let mut index = 3;
         while index < request.len() {
-            if has_values && request.is(index, "NOVALUES") {
+            if request.is(index, "NOVALUES") {
+                if !has_values {
+                    return Err(CommandError::NoValuesOfHashes);
+                }
                 options.values = false;
                 index += 1;
                 continue;

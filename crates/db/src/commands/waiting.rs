@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use pando_engine::TypeTag;
-use pando_protocol::number;
+use pando_protocol::{Request, number};
 
 use crate::clock::Microseconds;
 use crate::error::CommandError;
@@ -18,13 +18,20 @@ pub(crate) fn until(
     keyspace: &Keyspace<'_>,
     seconds: &[u8],
 ) -> Result<Option<Microseconds>, CommandError> {
-    let seconds = number::parse_f64(seconds).ok_or(CommandError::TimeoutNotAFloat)?;
+    let seconds = number::parse_f64(seconds).or_else(|| beyond_doubles(seconds));
+    let seconds = seconds.ok_or(CommandError::TimeoutNotAFloat)?;
     let milliseconds = (seconds * MILLISECONDS_PER_SECOND).ceil();
     // As in Redis 7.0, where a number beyond the range becomes the least one.
-    if !(0.0..=i64::MAX as f64).contains(&milliseconds) {
+    if !(0.0..i64::MAX as f64).contains(&milliseconds) {
         return Err(CommandError::TimeoutNegative);
     }
     Ok(from_now(keyspace, milliseconds as u64))
+}
+
+/// A decimal that is too large for a double, but is a number.
+fn beyond_doubles(text: &[u8]) -> Option<f64> {
+    let value = std::str::from_utf8(text).ok()?.parse().ok()?;
+    Some(value).filter(|value: &f64| value.is_infinite())
 }
 
 /// The same by a timeout in milliseconds.
@@ -42,6 +49,17 @@ fn from_now(keyspace: &Keyspace<'_>, milliseconds: u64) -> Option<Microseconds> 
     let now = keyspace.now_exactly();
     let microseconds = milliseconds.saturating_mul(1000);
     (microseconds > 0).then(|| Microseconds(now.0.saturating_add(microseconds)))
+}
+
+/// These indexes of keys, in the order in which a command takes from them
+/// (BL4 first-written-first).
+pub(crate) fn in_order(
+    keyspace: &Keyspace<'_>,
+    request: Request<'_>,
+    keys: Range<usize>,
+) -> impl Iterator<Item = usize> + use<> {
+    let first = keyspace.called_to(request, keys.clone());
+    first.into_iter().chain(keys)
 }
 
 /// The command waits for a value of this type at one of the keys that these arguments name. Nothing

@@ -217,6 +217,7 @@ impl Database {
             leaves_large: false,
             tries: Tries::default(),
             in_line: InLine::default(),
+            called_to: None,
             waits_behind: Vec::new(),
             effects: None,
             alive: Alive::new(),

@@ -13,12 +13,15 @@ mod keys;
 mod past;
 mod update;
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use pando_engine::{
     BodyRef, Deadline, FieldsRef, HashRef, Key, Point, Pressure, Probe, RowTag, StringRef, TreeId,
     TypeTag, ValueRef, ValueVersion,
 };
+
+use pando_protocol::Request;
 
 pub(crate) use keys::{Keys, OrderedKeys, WalkingKeys};
 
@@ -242,9 +245,18 @@ impl<'t> Keyspace<'t> {
     }
 
     /// Whether the current command may take something from a key: nobody who waits for a value of
-    /// this type is ahead of it (BL1 present-to-the-first).
-    pub(crate) fn is_first(&self, tag: TypeTag, key: &[u8]) -> bool {
+    /// this type is ahead of it (BL1 present-to-the-first). If it has waited itself, a value of
+    /// another type is none (BL4 first-written-first).
+    pub(crate) fn is_first(&mut self, tag: TypeTag, key: &[u8]) -> bool {
         self.is_first_at(|| Place::new(self.index, tag, key))
+            && (!self.has_waited()
+                || self.look(key, |value| value.is_none_or(|value| value.tag() == tag)))
+    }
+
+    /// Of the keys that these arguments name, the one for which the current command was woken.
+    pub(crate) fn called_to(&self, request: Request<'_>, mut keys: Range<usize>) -> Option<usize> {
+        let key = self.session.called_to.as_deref()?;
+        keys.find(|index| request.arg(*index) == key)
     }
 
     /// The same for what a group has not had of a stream.

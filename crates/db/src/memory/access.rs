@@ -31,6 +31,17 @@ pub(super) fn class_of_mark(mark: u8) -> u8 {
     mark % CLASSES
 }
 
+/// The mark of [`Tracking::Lately`] of a value that was not used for so long before it was written
+/// now: the hand takes it the sooner. Its age is not kept: ages begin when a value is written.
+pub(crate) fn mark_of_idle(seconds: u64) -> u8 {
+    let recency = match seconds {
+        0 => LATELY,
+        1..60 => 1,
+        _ => 0,
+    };
+    recency * CLASSES
+}
+
 /// Whether a mark of [`Tracking::Often`] shows a use after the first.
 pub(super) fn is_read_often(mark: u8) -> bool {
     mark > OFTEN_FIRST
@@ -233,6 +244,26 @@ mod tests {
                 "{tracking:?}"
             );
         }
+    }
+
+    /// RESTORE with IDLETIME: what was not used for a minute goes at the hand's first visit.
+    #[test]
+    fn what_is_idle_is_taken_the_sooner() {
+        use crate::memory::{DecayPace, Judge, Verdict};
+        let (mut judge, pace) = (Judge::default(), DecayPace::default());
+        let mut visits = |mut mark: u8| {
+            let mut visits = 1;
+            while let Verdict::Pass(less) = judge.pass(Tracking::Lately, mark, &pace) {
+                (mark, visits) = (less, visits + 1);
+            }
+            visits
+        };
+        let idle = [0, 1, 59, 60, u64::MAX];
+        assert_eq!(
+            idle.map(|seconds| visits(mark_of_idle(seconds))),
+            [3, 2, 2, 1, 1]
+        );
+        assert!(Tracking::Lately.is_unread(mark_of_idle(60)));
     }
 
     #[test]

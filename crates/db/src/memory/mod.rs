@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 
 use pando_cdds::Cdds;
 
-pub(crate) use access::{Access, Touch, Tracking};
+pub(crate) use access::{Access, Touch, Tracking, mark_of_idle};
 pub(crate) use ages::Ages;
 pub use ages::{Accesses, LastAccess};
 pub(crate) use decay::DecayPace;

@@ -34,11 +34,18 @@ impl Turn<'_> {
                         Ok(Progress::Done)
                     }
                     Ended::Error => Err(CommandError::Unblocked),
+                    Ended::RoleChanged => Err(CommandError::RoleChanged),
                 };
-                return answer(client, spec, request, Ran { start, result }, reply, host);
+                let ran = Ran { start, result };
+                let progress = answer(client, spec, request, ran, reply, host);
+                return match ended {
+                    Ended::RoleChanged => Progress::Close,
+                    Ended::Timeout | Ended::Error => progress,
+                };
             }
             Some((ticket, None)) => {
-                self.database.lines.waiting.arm(ticket);
+                let called_to = self.database.lines.waiting.arm(ticket);
+                self.session.called_to = called_to.map(|place| place.key);
                 if let Some(blocked) = blocked {
                     self.session.waits_behind.clone_from(&blocked.behind);
                 }
@@ -60,6 +67,7 @@ impl Turn<'_> {
             progress = self.run(client, spec, request, reply, host);
         }
         self.session.in_line = InLine::Aside;
+        self.session.called_to = None;
         match &mut progress {
             Progress::Waits(Wait::Keys(wait)) => {
                 debug_assert_eq!(reply.position(), start, "{}", spec.name);
@@ -69,6 +77,28 @@ impl Turn<'_> {
             Progress::Done | Progress::Close => self.leave_lines(client),
         }
         progress
+    }
+
+    /// Answers a request whose wait is over, which does nothing any more, whether or not it may.
+    pub(super) fn stop_waiting(
+        &mut self,
+        client: &mut Client,
+        spec: &'static CommandSpec,
+        request: Request<'_>,
+        reply: &mut Reply<'_>,
+        host: &mut impl Host,
+    ) -> Progress {
+        host.starting(client, spec, request);
+        self.hold_own();
+        self.run_blocking(client, spec, request, reply, host)
+    }
+
+    /// A request is refused, perhaps when it was woken (BL3 everyone-leaves).
+    pub(super) fn leave_lines_refused(&mut self, client: &mut Client) {
+        if client.blocked.is_some() {
+            self.hold_own();
+            self.leave_lines(client);
+        }
     }
 
     fn enter_lines(&mut self, client: &mut Client, request: Request<'_>, wait: &KeyWait) {
@@ -120,6 +150,11 @@ impl Database {
 }
 
 impl Client {
+    /// Whether its request has waited for keys and does no more.
+    pub(super) fn has_stopped_waiting(&self) -> bool {
+        (self.blocked.as_ref()).is_some_and(|blocked| blocked.ended.is_some())
+    }
+
     /// Its wait for keys is over, whatever they hold: its request, executed again, says so.
     pub fn end_wait(&mut self, ended: Ended) {
         if let Some(blocked) = &mut self.blocked {

@@ -4,10 +4,10 @@
 //! which Redis leaves open.
 
 use super::{
-    Argument, Category, CommandSpec, Flag, KeyAccess, KeySpec, Refusal, Rule, all, key_uses,
-    keys::{has_its_keys, keys},
+    Argument, Category, CommandSpec, Flag, KeyAccess, KeySpec, Refusal, Rule, all,
+    keys::{has_its_keys, told_keys},
     lookup, resolve,
-    unbuilt::unbuilt,
+    unbuilt::{unbuilt, unbuilt_subcommand, unbuilt_subcommands},
 };
 use crate::{Reply, Request, pattern};
 
@@ -80,11 +80,17 @@ fn describe(spec: &CommandSpec, reply: &mut Reply<'_>) {
     if spec.subcommands.is_empty() {
         reply.set(0);
     } else {
-        reply.array(spec.subcommands.len());
-        spec.subcommands
-            .iter()
-            .for_each(|spec| describe(spec, reply));
+        let subcommands = told_subcommands(spec);
+        reply.array(subcommands.clone().count());
+        subcommands.for_each(|spec| describe(spec, reply));
     }
+}
+
+/// The subcommands of a command, and those that are not built.
+fn told_subcommands(
+    spec: &CommandSpec,
+) -> impl Iterator<Item = &'static CommandSpec> + Clone + use<> {
+    spec.subcommands.iter().chain(unbuilt_subcommands(spec))
 }
 
 /// First key, last key and step in the form from before key specifications, which has no word for
@@ -190,7 +196,15 @@ fn docs(request: Request<'_>, reply: &mut Reply<'_>) {
 
 fn document(spec: &CommandSpec, reply: &mut Reply<'_>) {
     let is_system = spec.rules.has(Rule::ForTests);
-    let lines = 4
+    let texts = [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group.text()),
+        ("complexity", spec.complexity),
+    ];
+    // Of what is not built, nothing but the name is told.
+    let is_built = !spec.summary.is_empty();
+    let lines = if is_built { texts.len() } else { 1 }
         + usize::from(is_system || spec.deprecated.is_some())
         + if spec.deprecated.is_some() { 2 } else { 0 }
         + usize::from(!spec.history.is_empty())
@@ -198,14 +212,14 @@ fn document(spec: &CommandSpec, reply: &mut Reply<'_>) {
         + usize::from(!spec.subcommands.is_empty());
     reply.bulk(spec.name);
     reply.map(lines);
-    for (name, text) in [
-        ("summary", spec.summary),
-        ("since", spec.since),
-        ("group", spec.group.text()),
-        ("complexity", spec.complexity),
-    ] {
-        reply.bulk(name);
-        reply.bulk(text);
+    if is_built {
+        for (name, text) in texts {
+            reply.bulk(name);
+            reply.bulk(text);
+        }
+    } else {
+        reply.bulk("summary");
+        reply.bulk("Is not supported yet.");
     }
     if is_system || spec.deprecated.is_some() {
         reply.bulk("doc_flags");
@@ -232,11 +246,10 @@ fn document(spec: &CommandSpec, reply: &mut Reply<'_>) {
         document_arguments(spec.arguments, reply);
     }
     if !spec.subcommands.is_empty() {
+        let subcommands = told_subcommands(spec);
         reply.bulk("subcommands");
-        reply.map(spec.subcommands.len());
-        spec.subcommands
-            .iter()
-            .for_each(|spec| document(spec, reply));
+        reply.map(subcommands.clone().count());
+        subcommands.for_each(|spec| document(spec, reply));
     }
 }
 
@@ -326,7 +339,12 @@ fn names(specs: impl Iterator<Item = &'static CommandSpec> + Clone, reply: &mut 
 fn get_keys(request: Request<'_>, with_flags: bool, reply: &mut Reply<'_>) {
     let line = request.tail(2);
     let spec = match resolve(line) {
-        Ok(spec) | Err(Refusal::WrongArity(spec)) => Some(spec),
+        Ok(spec) | Err(Refusal::WrongArity(spec) | Refusal::WrongArityOfUnbuilt(spec)) => {
+            Some(spec)
+        }
+        Err(Refusal::UnknownSubcommand(container)) => {
+            unbuilt_subcommand(container, line.get(1).unwrap_or_default())
+        }
         Err(_) => unbuilt(line.arg(0)),
     };
     let Some(spec) = spec else {
@@ -348,8 +366,9 @@ fn get_keys(request: Request<'_>, with_flags: bool, reply: &mut Reply<'_>) {
         }
         return reply.error("ERR Invalid arguments specified for command");
     }
-    reply.array(keys(spec, line).count());
-    for key in key_uses(spec, line) {
+    let keys = told_keys(spec, line);
+    reply.array(keys.len());
+    for key in keys {
         if with_flags {
             reply.array(2);
         }

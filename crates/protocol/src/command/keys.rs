@@ -329,7 +329,10 @@ pub(super) fn has_its_keys(spec: &CommandSpec, request: Request<'_>) -> bool {
     let said = Said::of(spec.keys, request);
     let fits = |keys: &KeySpec| {
         let behind = request.len().saturating_sub(usize::from(keys.first) + 1);
-        !keys.counted || (1..=behind).contains(&said.count)
+        // A series to the end has one at least.
+        let is_short = keys.last < 0 && keys.keyword.is_none() && !keys.elsewhere && !said.is_all;
+        (!keys.counted || (1..=behind).contains(&said.count))
+            && !(is_short && usize::from(keys.first) >= request.len())
     };
     spec.keys.iter().all(fits) && keys(spec, request).next().is_some()
 }
@@ -387,6 +390,34 @@ pub fn key_uses(spec: &CommandSpec, request: Request<'_>) -> impl Iterator<Item 
                 effects,
             })
     })
+}
+
+/// The same as COMMAND GETKEYS tells it: where each of several words names a key (STORE and
+/// STOREDIST of GEORADIUS), all do, though the last one counts when the request runs.
+pub(super) fn told_keys(spec: &CommandSpec, request: Request<'_>) -> Vec<KeyUse> {
+    let is_alone = |keys: &KeySpec| {
+        let has_no_others = |keyword: Keyword| keyword.others.is_empty();
+        keys.last >= 0 && keys.keyword.is_some_and(has_no_others)
+    };
+    if !spec.keys.iter().any(is_alone) {
+        return key_uses(spec, request).collect();
+    }
+    let uses = spec.keys.iter().flat_map(|keys| {
+        let mut said = Said::default();
+        if let Some(keyword) = keys.keyword {
+            let mut words = usize::from(keys.first)..request.len();
+            let at = words.find(|index| request.is(*index, keyword.word));
+            let behind = at.map(|at| at + 1).filter(|at| *at < request.len());
+            said.behind = behind.map(|at| (keyword.word, at));
+        }
+        let indexes = keys.span(request.len(), said);
+        indexes.map(|index| KeyUse {
+            index,
+            access: keys.access,
+            effects: keys.effects,
+        })
+    });
+    uses.collect()
 }
 
 /// What the options of this request leave of its specification's access and effects; `None` is all

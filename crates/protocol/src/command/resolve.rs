@@ -1,5 +1,6 @@
 //! From a request to its command or subcommand.
 
+use super::unbuilt::unbuilt_subcommand;
 use super::{CommandSpec, is_unbuilt, lookup};
 use crate::Request;
 
@@ -12,6 +13,8 @@ pub enum Refusal {
     UnknownSubcommand(&'static CommandSpec),
     /// The number of arguments does not fit.
     WrongArity(&'static CommandSpec),
+    /// It would not fit a subcommand of Redis that is not built.
+    WrongArityOfUnbuilt(&'static CommandSpec),
     /// It is longer than memory allows; with the command, if its name is known.
     TooLong(Option<&'static CommandSpec>),
     /// A line of HTTP, perhaps sent by a browser that was tricked into it: log it and close the
@@ -35,7 +38,7 @@ pub fn resolve(request: Request<'_>) -> Result<&'static CommandSpec, Refusal> {
     {
         spec = spec
             .subcommand(name)
-            .ok_or(Refusal::UnknownSubcommand(spec))?;
+            .ok_or_else(|| unknown_subcommand(spec, request))?;
     }
     if spec.accepts(request.len()) {
         Ok(spec)
@@ -95,6 +98,14 @@ fn unknown(name: &[u8]) -> Refusal {
     }
 }
 
+#[cold]
+fn unknown_subcommand(container: &'static CommandSpec, request: Request<'_>) -> Refusal {
+    match unbuilt_subcommand(container, request.get(1).unwrap_or_default()) {
+        Some(spec) if !spec.accepts(request.len()) => Refusal::WrongArityOfUnbuilt(spec),
+        _ => Refusal::UnknownSubcommand(container),
+    }
+}
+
 impl Refusal {
     /// The error reply to `request`, with its code.
     #[must_use]
@@ -109,7 +120,7 @@ impl Refusal {
                 text.extend_from_slice(b" HELP.");
                 text
             }
-            Refusal::WrongArity(spec) => {
+            Refusal::WrongArity(spec) | Refusal::WrongArityOfUnbuilt(spec) => {
                 format!("ERR wrong number of arguments for '{}' command", spec.name).into_bytes()
             }
             Refusal::TooLong(_) => b"ERR the request is too long".to_vec(),
@@ -188,6 +199,13 @@ mod tests {
         assert_eq!(refuse(&[b"get", b"a", b"b"]), wrong("get"));
         assert_eq!(refuse(&[b"CLIENT"]), wrong("client"));
         assert_eq!(refuse(&[b"client", b"SetName"]), wrong("client|setname"));
+        // Those that are not built, too.
+        assert_eq!(refuse(&[b"acl", b"SetUser"]), wrong("acl|setuser"));
+        assert_eq!(refuse(&[b"cluster", b"keyslot"]), wrong("cluster|keyslot"));
+        assert_eq!(
+            refuse(&[b"acl", b"setuser", b"a"]),
+            "ERR unknown subcommand 'setuser'. Try ACL HELP."
+        );
     }
 
     #[test]

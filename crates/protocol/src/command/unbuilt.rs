@@ -47,6 +47,27 @@ pub(super) fn unbuilt(name: &[u8]) -> Option<&'static CommandSpec> {
     specs.find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
+/// The subcommands of a container that are not built, but told of.
+pub(super) fn unbuilt_subcommands(
+    container: &CommandSpec,
+) -> impl Iterator<Item = &'static CommandSpec> + Clone + use<> {
+    let name = container.name;
+    let is_of = move |spec: &&CommandSpec| {
+        let of = spec.name.split_once('|');
+        of.is_some_and(|(of, _)| of == name)
+    };
+    UNBUILT.iter().filter(is_of)
+}
+
+/// The one of this name, in any case.
+pub(super) fn unbuilt_subcommand(
+    container: &CommandSpec,
+    name: &[u8],
+) -> Option<&'static CommandSpec> {
+    let is = |spec: &&CommandSpec| spec.own_name().as_bytes().eq_ignore_ascii_case(name);
+    unbuilt_subcommands(container).find(is)
+}
+
 /// All commands and subcommands, and those that are not built but known.
 pub fn told() -> impl Iterator<Item = &'static CommandSpec> + Clone {
     all().chain(UNBUILT).flat_map(with_subcommands)

@@ -6,7 +6,7 @@ use pando_protocol::pattern;
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled};
-use crate::config::{self, Config, Setting, SettingError};
+use crate::config::{self, Change, Config, Setting, SettingError};
 use crate::limits;
 
 const HELP: &[&str] = &[
@@ -18,14 +18,18 @@ const HELP: &[&str] = &[
     "    Write the settings to the configuration file.",
     "SET <name> <value> [<name> <value> ...]",
     "    Change settings, all of them or none.",
+    "    These settings of Redis are taken with any value, and change nothing:",
 ];
+
+/// Most bytes of a line of the help that lists names.
+const HELP_LINE_BYTES: usize = 78;
 
 /// CONFIG and its subcommands.
 pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     let subcommand = call.request.get(1).unwrap_or_default().to_ascii_lowercase();
     match subcommand.as_slice() {
         b"get" => get(call),
-        b"help" => call.help("CONFIG", HELP),
+        b"help" => help(call),
         b"resetstat" => {
             call.shared.reset_statistics();
             call.ok()
@@ -36,6 +40,29 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
     }
 }
 
+fn help(call: &mut Call<'_, '_, '_>) -> Handled {
+    let mut lines: Vec<String> = HELP.iter().map(|line| (*line).to_owned()).collect();
+    let inert = || Setting::all().filter(|setting| setting.is_inert());
+    list_names(&mut lines, inert().filter(|it| it.inert_values().is_none()));
+    lines.push("    These are taken with the values that change nothing here:".to_owned());
+    list_names(&mut lines, inert().filter(|it| it.inert_values().is_some()));
+    let lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    call.help("CONFIG", &lines)
+}
+
+/// Appends the names of settings, as many as a line takes on each.
+fn list_names(lines: &mut Vec<String>, settings: impl Iterator<Item = &'static Setting>) {
+    let mut line = String::new();
+    for setting in settings {
+        if line.len() + setting.name.len() > HELP_LINE_BYTES {
+            lines.push(std::mem::take(&mut line));
+        }
+        line.push_str(if line.is_empty() { "      " } else { " " });
+        line.push_str(setting.name);
+    }
+    lines.push(line);
+}
+
 /// Every name of a setting that matches a pattern, each once. O(settings × patterns).
 fn get(call: &mut Call<'_, '_, '_>) -> Handled {
     let config = call.shared.config();
@@ -44,9 +71,11 @@ fn get(call: &mut Call<'_, '_, '_>) -> Handled {
         .args_from(2)
         .map(<[u8]>::to_ascii_lowercase)
         .collect();
-    let met = |name: &&str| {
+    let is_pattern = |it: &[u8]| it.iter().any(|byte| b"[*?".contains(byte));
+    let met = |name: &str, hidden: bool| {
         patterns
             .iter()
+            .filter(|it| !hidden || !is_pattern(it))
             .any(|it| pattern::matches(it, name.as_bytes()))
     };
     let found: Vec<(&str, Vec<u8>)> = Setting::all()
@@ -54,7 +83,7 @@ fn get(call: &mut Call<'_, '_, '_>) -> Handled {
             let names = std::iter::once(setting.name).chain(setting.own_name);
             let config = &config;
             names
-                .filter(met)
+                .filter(|name| met(name, setting.hidden))
                 .map(move |name| (name, setting.get(config)))
         })
         .collect();
@@ -99,7 +128,14 @@ fn set(call: &mut Call<'_, '_, '_>) -> Handled {
 fn apply(config: &mut Config, changes: &[(&'static Setting, &[u8])]) -> Result<(), AdminError> {
     let clients_max_before = config.clients_max;
     for (setting, value) in changes {
+        let present = setting.get(config);
         setting.set(config, value).map_err(refusal)?;
+        if setting.change == Change::Present && setting.get(config) != present {
+            return Err(AdminError::ConfigSet {
+                name: Echo::of(setting.name.as_bytes()),
+                reason: Echo::of(b"it is changed at the start alone"),
+            });
+        }
     }
     config.validate().map_err(refusal)?;
     make_room(config.clients_max, clients_max_before, config.threads)

@@ -1,13 +1,18 @@
 //! DEBUG: subcommands used by clients' test suites.
 
-use pando_db::{Progress, Wait};
+use pando_db::{CommandError, Progress, Wait, describe_object};
 
 use super::error::Echo;
 use super::{AdminError, Call, Handled};
+use crate::config::parse_memory;
 
 const HELP: &[&str] = &[
     "ERROR <text>",
     "    Answer an error with this text.",
+    "OBJECT <key>",
+    "    Describe the value at the key.",
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    Is taken, and changes nothing: lists have other nodes here.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Look for expired keys in the background, or do not.",
     "SLEEP <seconds>",
@@ -28,6 +33,19 @@ pub(super) fn execute(call: &mut Call<'_, '_, '_>) -> Handled {
         (b"error", 3) => Err(AdminError::Given {
             text: Echo::of(request.arg(2)),
         }),
+        (b"object", 3) => {
+            let keyspace = &mut call.turn.keyspace(call.client.index());
+            let described = describe_object(keyspace, request.arg(2));
+            call.reply
+                .simple(&described.ok_or(CommandError::NoSuchKey)?);
+            Ok(Progress::Done)
+        }
+        (b"quicklist-packed-threshold", 3) => {
+            let size = std::str::from_utf8(request.arg(2)).ok();
+            size.and_then(parse_memory)
+                .ok_or(AdminError::NoMemoryValue)?;
+            call.ok()
+        }
         (b"sleep", 3) => Ok(Progress::Waits(Wait::Time {
             milliseconds: sleep_ms(request.arg(2)),
         })),

@@ -64,6 +64,8 @@ pub(crate) enum AdminError {
     ClientType { name: Echo },
     #[error("ERR No such user '{}'", .name)]
     NoSuchUser { name: Echo },
+    #[error("ERR argument must be a memory value")]
+    NoMemoryValue,
     #[error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")]
     UnblockReason,
     #[error("ERR CLIENT TRACKING ON is not supported: this server tells no client what changes")]

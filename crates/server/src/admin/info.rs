@@ -19,8 +19,12 @@ use crate::statistics::Figures;
 /// LOLWUT [VERSION version …]. Whatever Redis would paint, this is a tree with one root.
 pub(super) fn lolwut(call: &mut Call<'_, '_, '_>) -> Handled {
     if call.request.is(1, "VERSION") && call.request.len() > 2 {
-        let version = number::parse_i64(call.request.arg(2));
-        version.ok_or(CommandError::NotAnInteger)?;
+        let integer = |word| number::parse_i64(word).ok_or(CommandError::NotAnInteger);
+        // Those of 5 and 6 take three sizes.
+        if matches!(integer(call.request.arg(2))?, 5 | 6) {
+            let sizes = call.request.args_from(3).take(3);
+            sizes.map(integer).collect::<Result<Vec<_>, _>>()?;
+        }
     }
     let version = env!("CARGO_PKG_VERSION");
     call.reply.verbatim(&format!(

@@ -397,7 +397,7 @@ pub(super) fn report(shared: &Shared, mut line: impl FnMut(&str, String)) {
     }
     let followers = replication.followers();
     line("connected_slaves", followers.len().to_string());
-    if settings.min_replicas > 0 {
+    if settings.min_replicas > 0 && settings.max_lag_s > 0 {
         let lag_max = std::time::Duration::from_secs(settings.max_lag_s);
         line(
             "min_slaves_good_slaves",

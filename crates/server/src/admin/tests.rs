@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pando_db::{Progress, Wait};
 
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::registry::{BufferSizes, ClientFlag};
 use crate::shared::lock;
 use crate::testing::Shell;
@@ -359,6 +359,7 @@ const WRONG_SETTINGS: &[(&str, &str, &str)] = &[
         "can't set protected config",
     ),
     ("dir /tmp", "dir", "can't set protected config"),
+    ("port 7000", "port", "it is changed at the start alone"),
     (
         "loglevel foo",
         "loglevel",
@@ -488,6 +489,12 @@ fn config_sets_all_or_nothing() {
                 "*4 $9 maxmemory $10 1073741824 $10 max-memory $10 1073741824",
             ),
             ("CONFIG GET nosuch", "*0"),
+            ("CONFIG GET key-load-delay", "*2 $14 key-load-delay $1 0"),
+            ("CONFIG GET key-load*", "*0"),
+            (
+                "CONFIG SET port 6379 bind \"127.0.0.1 -::1\" proto-max-bulk-len 512mb",
+                "+OK",
+            ),
             ("CONFIG SET max-memory 0", "+OK"),
             (
                 "CONFIG REWRITE",
@@ -510,6 +517,15 @@ fn config_sets_all_or_nothing() {
         ),
         (5, 0)
     );
+}
+
+#[test]
+fn config_help_says_which_settings_change_nothing() {
+    let help = Shell::new(Config::default()).short("CONFIG HELP");
+    for setting in Setting::all() {
+        let is_named = help.split(' ').any(|word| word == setting.name);
+        assert_eq!(is_named, setting.is_inert(), "{}", setting.name);
+    }
 }
 
 #[test]
@@ -578,7 +594,17 @@ fn small_honest_answers() {
                 "LOLWUT VERSION x",
                 "-ERR value is not an integer or out of range",
             ),
+            (
+                "LOLWUT VERSION 5 x",
+                "-ERR value is not an integer or out of range",
+            ),
             ("DEBUG SET-ACTIVE-EXPIRE 0", "+OK"),
+            ("DEBUG QUICKLIST-PACKED-THRESHOLD 100b", "+OK"),
+            (
+                "DEBUG QUICKLIST-PACKED-THRESHOLD x",
+                "-ERR argument must be a memory value",
+            ),
+            ("DEBUG OBJECT nokey", "-ERR no such key"),
             ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
             ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
             ("SHUTDOWN foo", "-ERR syntax error"),

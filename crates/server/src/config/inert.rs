@@ -53,8 +53,6 @@ impl Takes {
             }
             Self::Title => title(value).map(|()| value.to_vec()),
             Self::KillerScores => killer_scores(value),
-            // Redis reads an empty value as 0.
-            Self::Memory(0, _) if value.is_empty() => Ok(print(0)),
             Self::Memory(least, most) => memory(value, least, most).map(print),
             Self::OneOf(words) => one_of(value, words).map(|word| word.as_bytes().to_vec()),
             Self::SomeOf(words) => some_of(value, words),
@@ -80,6 +78,7 @@ use Takes::{Integer, KillerScores, Memory, OneOf, SomeOf, Switch, Text, Title, W
 const NO_TLS: &str = "the server does not speak TLS";
 
 // Redis' bounds.
+const INT_MIN: i64 = i32::MIN as i64;
 const INT_MAX: i64 = i32::MAX as i64;
 const PORT_MAX: i64 = u16::MAX as i64;
 const MEMORY_MAX: u64 = i64::MAX as u64;
@@ -175,6 +174,7 @@ pub(super) static INERT: &[Setting] = &[
     any("io-threads", "1", Integer(1, 128)).changing(AtStart),
     any("io-threads-do-reads", "no", Switch).changing(AtStart),
     any("jemalloc-bg-thread", "yes", Switch),
+    any("key-load-delay", "0", Integer(INT_MIN, INT_MAX)).hidden(),
     any("latency-monitor-max-entries", "160", Integer(0, INT_MAX)),
     any("lazyfree-lazy-eviction", "no", Switch),
     any("lazyfree-lazy-expire", "no", Switch),
@@ -185,6 +185,12 @@ pub(super) static INERT: &[Setting] = &[
     any("lfu-log-factor", "10", Integer(0, INT_MAX)),
     any("list-compress-depth", "0", Integer(0, INT_MAX)),
     fixed("loadmodule", &[""], "the server has no modules"),
+    any(
+        "loading-process-events-interval-bytes",
+        "2097152",
+        Integer(1024, INT_MAX),
+    )
+    .hidden(),
     any("locale-collate", "", Text),
     any("lua-time-limit", "5000", Integer(0, i64::MAX)),
     any("max-new-connections-per-cycle", "10", Integer(1, 1000)),
@@ -197,10 +203,11 @@ pub(super) static INERT: &[Setting] = &[
         &[""],
         "no client is told what changes",
     ),
-    fixed(
+    // The service manager sets them (OOMScoreAdjust=).
+    any(
         "oom-score-adj",
-        &["no"],
-        "the service manager sets it (OOMScoreAdjust=)",
+        "no",
+        OneOf(&["no", "yes", "relative", "absolute"]),
     ),
     any("oom-score-adj-values", "0 200 800", KillerScores),
     any(
@@ -214,6 +221,7 @@ pub(super) static INERT: &[Setting] = &[
         OneOf(&["ignore", "panic", "panic-on-replicas"]),
     ),
     any("rdb-del-sync-files", "no", Switch),
+    any("rdb-key-save-delay", "0", Integer(INT_MIN, INT_MAX)).hidden(),
     any("rdb-save-incremental-fsync", "yes", Switch),
     any("rdbchecksum", "yes", Switch).changing(AtStart),
     any("rdbcompression", "yes", Switch),
@@ -306,6 +314,7 @@ pub(super) static INERT: &[Setting] = &[
         &[""],
         "the only user is default; requirepass sets its password",
     ),
+    any("watchdog-period", "0", Integer(0, INT_MAX)).hidden(),
     // Lists of processors; the service manager, or taskset, sets these.
     fixed("aof_rewrite_cpulist", &[""], TASKSET).changing(AtStart),
     fixed("bgsave_cpulist", &[""], TASKSET).changing(AtStart),

@@ -44,10 +44,10 @@ pub use minuet::MinuetConfig;
 pub use reference::reference;
 pub use replication::{Replication, Target};
 pub(crate) use rewrite::rewrite;
-pub(crate) use setting::Setting;
+pub(crate) use setting::{Change, Setting};
 pub use snapshots::SnapshotConfig;
-pub(crate) use value::print_percentile;
 pub use value::{LogLevel, MemoryShare};
+pub(crate) use value::{parse_memory, print_percentile};
 
 /// Limits on the output that may wait for one client, in bytes; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -322,13 +322,6 @@ impl Default for OutputLimits {
 impl Config {
     /// Checks the relations between settings; each alone was checked when it was parsed.
     pub fn validate(&self) -> Result<(), SettingError> {
-        if self.bulk_bytes_max > self.query_buffer_bytes_max {
-            return Err(SettingError::Relation {
-                setting: "proto-max-bulk-len",
-                got: self.bulk_bytes_max.to_string(),
-                expected: "at most client-query-buffer-limit",
-            });
-        }
         if self.memcached_item_bytes_max > self.bulk_bytes_max {
             return Err(SettingError::Relation {
                 setting: "memcached-item-bytes-max",

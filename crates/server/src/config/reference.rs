@@ -90,7 +90,7 @@ fn describe(page: &mut String, setting: &Setting, defaults: &Config) {
     };
     let change = match setting.change {
         Change::Running => "CONFIG SET changes it",
-        Change::AtStart | Change::Protected => "only at start",
+        Change::AtStart | Change::Protected | Change::Present => "only at start",
     };
     let names = match setting.own_name {
         Some(own_name) => format!("{own_name}, {}", setting.name),

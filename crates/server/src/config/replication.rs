@@ -142,11 +142,8 @@ const fn min_replicas(name: &'static str) -> Setting {
         "Writes are refused with fewer replicas than this; 0 is any number",
         |config| print(config.replication.min_replicas),
         |config, value| {
-            let most = limits::REPLICAS_MAX as i64;
-            set(
-                &mut config.replication.min_replicas,
-                integer(value, 0, most),
-            )
+            let replicas = integer(value, 0, i64::from(i32::MAX));
+            set(&mut config.replication.min_replicas, replicas)
         },
     )
     .running()
@@ -155,10 +152,10 @@ const fn min_replicas(name: &'static str) -> Setting {
 const fn max_lag(name: &'static str) -> Setting {
     Setting::new(
         name,
-        "Seconds after which a silent replica no longer counts for that",
+        "Seconds after which a silent replica no longer counts for that; 0: no write is refused",
         |config| print(config.replication.max_lag_s),
         |config, value| {
-            let seconds = integer(value, 1, i64::from(u32::MAX));
+            let seconds = integer(value, 0, i64::from(i32::MAX));
             set(&mut config.replication.max_lag_s, seconds)
         },
     )
@@ -202,12 +199,14 @@ pub(super) static SETTINGS: &[Setting] = &[
     Setting::new(
         "repl-backlog-size",
         "Bytes of changes that are kept in memory for replicas, once there is one: what a replica \
-         needs from before is read from the log, as far as it is kept, or it takes a full copy",
+         needs from before is read from the log, as far as it is kept, or it takes a full copy. \
+         Less than 16 KiB counts as that, more than 1 TiB as 1 TiB",
         |config| print(config.replication.backlog_bytes),
         |config, value| {
             let least = limits::BACKLOG_BYTES_MIN;
             let most = limits::BACKLOG_BYTES_MAX;
-            let bytes = memory(value, least, most);
+            let bytes = memory(value, 1, i64::MAX as u64);
+            let bytes = bytes.map(|bytes| bytes.clamp(least, most));
             set(&mut config.replication.backlog_bytes, bytes)
         },
     )
@@ -250,7 +249,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "Seconds after which a link on which nothing is heard is closed",
         |config| print(config.replication.timeout_s),
         |config, value| {
-            let seconds = integer(value, 2, i64::from(u32::MAX));
+            let seconds = integer(value, 1, i64::from(i32::MAX));
             set(&mut config.replication.timeout_s, seconds)
         },
     )

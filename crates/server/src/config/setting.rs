@@ -31,13 +31,15 @@ pub(crate) enum Change {
     AtStart,
     /// The same, since CONFIG SET could be made to write where it should not.
     Protected,
+    /// Redis changes it while it runs; here CONFIG SET takes its present value alone.
+    Present,
 }
 
 impl Change {
     /// Why CONFIG SET does not change it, in Redis' words.
     pub(crate) fn refusal(self) -> Option<&'static str> {
         match self {
-            Self::Running => None,
+            Self::Running | Self::Present => None,
             Self::AtStart => Some("can't set immutable config"),
             Self::Protected => Some("can't set protected config"),
         }
@@ -59,6 +61,8 @@ pub(crate) struct Setting {
     /// Whether it is Redis' name for another setting or for nothing here, so that `--help` omits
     /// it.
     pub(crate) foreign: bool,
+    /// Whether CONFIG GET shows it to who names it alone, as Redis does.
+    pub(crate) hidden: bool,
     kept: Kept,
 }
 
@@ -88,6 +92,7 @@ impl Setting {
             change: Change::AtStart,
             list: false,
             foreign: false,
+            hidden: false,
             kept: Kept::Field { read, write },
         }
     }
@@ -101,6 +106,7 @@ impl Setting {
             change: Change::Running,
             list: matches!(takes, Takes::Words | Takes::SomeOf(_) | Takes::KillerScores),
             foreign: true,
+            hidden: false,
             kept: Kept::Inert { default, takes },
         }
     }
@@ -127,6 +133,11 @@ impl Setting {
 
     pub(super) const fn foreign(mut self) -> Self {
         self.foreign = true;
+        self
+    }
+
+    pub(super) const fn hidden(mut self) -> Self {
+        self.hidden = true;
         self
     }
 
@@ -159,7 +170,7 @@ impl Setting {
     }
 
     /// Whether nothing depends on it.
-    pub(super) fn is_inert(&self) -> bool {
+    pub(crate) fn is_inert(&self) -> bool {
         matches!(self.kept, Kept::Inert { .. })
     }
 
@@ -169,7 +180,7 @@ impl Setting {
     }
 
     /// Its valid values, if there are few and nothing depends on them.
-    pub(super) fn inert_values(&self) -> Option<&'static [&'static str]> {
+    pub(crate) fn inert_values(&self) -> Option<&'static [&'static str]> {
         match self.kept {
             Kept::Inert {
                 takes: Takes::Only { values, .. },
@@ -233,13 +244,15 @@ static SETTINGS: &[Setting] = &[
         |config| print_addresses(&config.bind),
         |config, value| set(&mut config.bind, parse_addresses(value)),
     )
+    .changing(Change::Present)
     .list(),
     Setting::new(
         "port",
         "TCP port; 0 is any free one, which is printed, off is none",
         |config| config.port.map_or_else(|| b"off".into(), print),
         |config, value| set(&mut config.port, parse_port_or_off(value)),
-    ),
+    )
+    .changing(Change::Present),
     Setting::new(
         "protected-mode",
         "Whether other hosts are refused while no password is set: yes or no",
@@ -597,7 +610,8 @@ static SETTINGS: &[Setting] = &[
                 memory(value, MIB, bulk_bytes_max),
             )
         },
-    ),
+    )
+    .changing(Change::Present),
     Setting::new(
         "client-query-buffer-limit",
         "Unprocessed bytes that one connection may hold",

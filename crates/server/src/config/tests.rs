@@ -182,9 +182,15 @@ fn errors_say_where_and_what() {
         "command line: threads: got \"0\", expected an integer from 1 to 512"
     );
     assert_eq!(
-        from_flags(&["--client-query-buffer-limit", "1mb"]).unwrap_err(),
-        "configuration: proto-max-bulk-len: got \"536870912\", expected at most \
-         client-query-buffer-limit"
+        from_flags(&[
+            "--proto-max-bulk-len",
+            "1mb",
+            "--memcached-item-bytes-max",
+            "2mb"
+        ])
+        .unwrap_err(),
+        "configuration: memcached-item-bytes-max: got \"2097152\", expected at most \
+         proto-max-bulk-len"
     );
     assert!(
         from_flags(&["--nosuch", "1"])

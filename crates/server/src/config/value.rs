@@ -69,8 +69,8 @@ pub(super) fn parse_integer(text: &str) -> Option<i64> {
 }
 
 /// An amount of memory: digits and a unit (b, k, kb, m, mb, g, gb; k is 1000, kb is 1024), in any
-/// case.
-pub(super) fn parse_memory(text: &str) -> Option<u64> {
+/// case. As in Redis, no digits are 0, and what exceeds 64 bits is the most that they hold.
+pub(crate) fn parse_memory(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -83,7 +83,11 @@ pub(super) fn parse_memory(text: &str) -> Option<u64> {
         "gb" => 1 << 30,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_mul(factor)
+    let add = |sum: u64, digit: u8| {
+        let sum = sum.saturating_mul(10);
+        sum.saturating_add(u64::from(digit - b'0'))
+    };
+    Some(number.bytes().fold(0, add).saturating_mul(factor))
 }
 
 /// A part of the memory limit, absolute or as a share of it.
@@ -141,7 +145,7 @@ pub(super) fn parse_output_limits(
 ) -> Result<OutputLimits, WrongLimits> {
     let mut limits = before;
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    if words.is_empty() || !words.len().is_multiple_of(4) {
+    if !words.len().is_multiple_of(4) {
         return Err(WrongLimits::Count);
     }
     for group in words.chunks(4) {

@@ -19,6 +19,7 @@
 //! | `taking` | the link, REPLICAOF | its mutex, which is taken first | the same |
 //! | `awaited` | a worker with a WAIT; PREPLICATE ACK | `SeqCst` | PREPLICATE ACK |
 //! | `roles` | REPLICAOF, the link | `Release`, before the data change | workers, `Acquire` |
+//! | `submissions` | REPLICAOF | `Release`, before the workers are woken | workers, `Acquire` |
 //! | `Follower::progress` | PREPLICATE ACK, the feed | its mutex | the same, INFO, WAIT |
 //!
 //! Invariants:
@@ -162,6 +163,8 @@ pub(crate) struct Replication {
     awaited: AtomicBool,
     /// See [`Replication::roles`].
     roles: AtomicU64,
+    /// See [`Replication::submissions`].
+    submissions: AtomicU64,
     pub(crate) syncs: Syncs,
 }
 
@@ -276,6 +279,10 @@ impl Replication {
         // replica.
         drop(lock(&self.judging));
         let followed = database.set_follows(follows, refusal);
+        // Behind that, and before the workers are woken: who is found to wait, or begins to, has
+        // not asked for the role before.
+        self.submissions
+            .fetch_add(u64::from(follows), Ordering::Release);
         drop(taking);
         self.changed.notify_all();
         followed
@@ -426,6 +433,14 @@ impl Replication {
     /// See [`Self::roles`]. To be called before the data can change; then the workers are woken.
     fn lose(&self) {
         self.roles.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often this server has begun to follow another one: who waited for something then waits
+    /// in vain.
+    #[inline]
+    pub(crate) fn submissions(&self) -> u64 {
+        // Acquire pairs with `follow`.
+        self.submissions.load(Ordering::Acquire)
     }
 
     /// How many replicas follow and were heard of lately.

@@ -12,6 +12,7 @@
 //! | `Leave` | `Due`, `Look` | the request is executed again |
 //! | `Away` | `Due`, in the next turn | the request is executed again |
 //! | `Reader` | none | see below |
+//! | `Disk`, `Replicas`, `Keys` | `RoleChanged` | an error, and the connection is closed |
 //!
 //! A waiting connection executes nothing else (CO1 ready-and-heard). One that waits for its reader
 //! stays ready: its full output holds it back like any other whose client does not read, and its
@@ -24,7 +25,7 @@
 //!
 //! Deliberately absent: replies that are written and held (`super::holding`).
 
-use pando_db::{Ended, LogEpoch, Microseconds, ReplicaWait, Wait};
+use pando_db::{CommandError, Ended, LogEpoch, Microseconds, ReplicaWait, Wait};
 use pando_protocol::Reply;
 
 use super::connection::{Connection, Phase};
@@ -68,6 +69,8 @@ pub(super) enum Event {
     Look,
     /// A key that it waits for may have a value.
     Ready,
+    /// The server follows another one now.
+    RoleChanged,
 }
 
 /// Slots of connections that wait for something that many may wait for. One that no longer waits,
@@ -82,6 +85,8 @@ pub(crate) struct Waiters {
     errands: Vec<usize>,
     /// A connection has begun to wait for replicas, or a reply has.
     pub(super) recount: bool,
+    /// How often the server has begun to follow another one, as far as this is known here.
+    submissions: u64,
 }
 
 /// Where a wait is recorded when it begins.
@@ -186,6 +191,15 @@ impl Worker {
             (Wait::Disk { .. } | Wait::Replicas { .. }, Event::Unblocked { by_error: true }) => {
                 Answer::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())
             }
+            (Wait::Disk { .. } | Wait::Replicas { .. }, Event::RoleChanged) => {
+                let error = CommandError::RoleChanged;
+                self.recorder.statistics().record_error(&error.to_string());
+                Answer::Last(error.text())
+            }
+            (Wait::Keys(_), Event::RoleChanged) => {
+                connection.client.end_wait(Ended::RoleChanged);
+                Answer::Nothing
+            }
             (Wait::Host(_), Event::Saved(Err(error))) => {
                 self.recorder.statistics().record_error(&error.to_string());
                 Answer::Error(error.text())
@@ -205,23 +219,17 @@ impl Worker {
             | (Wait::Away, Event::Due) => Answer::Nothing,
             _ => return,
         };
+        let is_last = matches!(answer, Answer::Last(_));
         if !silent && !matches!(answer, Answer::Nothing) {
             let protocol = connection.client.protocol;
             let out = connection.output.buffer(&mut self.pool);
             let mut reply = Reply::new(out, protocol);
-            match answer {
-                Answer::Nothing => {}
-                Answer::Ok => reply.ok(),
-                Answer::Disks(count) => {
-                    // Of this server, and of replicas.
-                    reply.array(2);
-                    reply.integer(count);
-                    reply.integer(0);
-                }
-                Answer::Replicas(wait, has) => wait.answer(&mut reply, has),
-                Answer::Error(text) => reply.error(text),
-            }
+            answer.write(&mut reply);
             touch(slot, connection, &mut self.touched);
+        }
+        if is_last {
+            connection.enter(Phase::Closing);
+            return touch(slot, connection, &mut self.touched);
         }
         connection.enter(Phase::Ready);
         queue_up(slot, connection, &mut self.queue);
@@ -230,6 +238,7 @@ impl Worker {
     /// An event that many may wait for: checks those that wait for permission, for a checkpoint, or
     /// for the host's errand.
     pub(super) fn resume_all(&mut self) {
+        self.end_waits_of_primary();
         for slot in std::mem::take(&mut self.waiters.leave) {
             self.resume(slot, Event::Look);
         }
@@ -246,6 +255,17 @@ impl Worker {
                     let result = result.map_err(|reason| AdminError::save_failed(&reason));
                     self.resume(slot, Event::Saved(result));
                 }
+            }
+        }
+    }
+
+    /// Ends the waits of clients of a primary that is one no longer, as Redis does: what they wait
+    /// for may never come.
+    fn end_waits_of_primary(&mut self) {
+        let submissions = self.shared.replication.submissions();
+        if std::mem::replace(&mut self.waiters.submissions, submissions) != submissions {
+            for slot in 0..self.connections.slots() {
+                self.resume(slot, Event::RoleChanged);
             }
         }
     }
@@ -318,4 +338,23 @@ enum Answer {
     Disks(i64),
     Replicas(ReplicaWait, (bool, usize)),
     Error(Vec<u8>),
+    /// The same, and the connection is closed.
+    Last(Vec<u8>),
+}
+
+impl Answer {
+    fn write(self, reply: &mut Reply<'_>) {
+        match self {
+            Self::Nothing => {}
+            Self::Ok => reply.ok(),
+            Self::Disks(count) => {
+                // Of this server, and of replicas.
+                reply.array(2);
+                reply.integer(count);
+                reply.integer(0);
+            }
+            Self::Replicas(wait, has) => wait.answer(reply, has),
+            Self::Error(text) | Self::Last(text) => reply.error(text),
+        }
+    }
 }

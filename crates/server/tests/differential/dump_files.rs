@@ -66,6 +66,46 @@ fn fill(redis: &mut Connection) -> usize {
     keys as usize
 }
 
+/// Collections with more members than Redis packs into one block, some members long; returns how
+/// many.
+fn fill_large(redis: &mut Connection) -> usize {
+    const MEMBERS: usize = 3_000;
+    let mut random = fastrand::Rng::with_seed(13);
+    for kind in ["list", "set", "sorted", "numbers", "stream"] {
+        let key = format!("large:{kind}");
+        for number in 0..MEMBERS {
+            let number = number.to_string();
+            // One node of a list holds 8 KiB.
+            let length = if random.u8(..200) == 0 { 10_000 } else { 20 };
+            let member: String = (0..random.usize(1..length))
+                .map(|_| random.alphanumeric())
+                .collect();
+            let score = format!("{:e}", random.f64() * 1e9 - 5e8);
+            let id = format!("{number}-1");
+            let words: &[&str] = match kind {
+                "list" => &["RPUSH", &key, &member],
+                "set" => &["SADD", &key, &member],
+                "sorted" => &["ZADD", &key, &score, &member],
+                "numbers" => &["SADD", &key, &number],
+                _ => &["XADD", &key, &id, "field", &member, &number, "v"],
+            };
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            redis.call(&words);
+        }
+    }
+    for line in [
+        "XDEL large:stream 5-1 77-1 2999-1",
+        "XGROUP CREATE large:stream one 0",
+        "XGROUP CREATE large:stream two 100-1",
+        "XREADGROUP GROUP one a COUNT 700 STREAMS large:stream >",
+        "XREADGROUP GROUP one b COUNT 700 STREAMS large:stream >",
+        "XACK large:stream one 1-1 2-1 1300-1",
+    ] {
+        call(redis, line);
+    }
+    5
+}
+
 #[test]
 fn a_file_of_redis_is_loaded() {
     let Some(redis) = Server::redis() else {
@@ -77,6 +117,7 @@ fn a_file_of_redis_is_loaded() {
     std::fs::create_dir(&folder.0).expect("a directory of ours");
     let mut redis = redis.connect();
     let keys = fill(&mut redis);
+    let others = 4 + fill_large(&mut redis);
     for line in [
         "RPUSH list a b",
         "SADD set a 1",
@@ -108,19 +149,42 @@ fn a_file_of_redis_is_loaded() {
         .expect("it runs");
     let said = String::from_utf8_lossy(&load.stderr);
     assert_eq!(load.status.code(), Some(0), "{said}");
-    let loaded = format!("{} keys loaded", keys + 4);
+    let loaded = format!("{} keys loaded", keys + others);
     assert!(said.contains(&loaded), "{said}");
     let pando = kept(&data);
     let mut pando = pando.connect();
-    assert_eq!(call(&mut pando, "DBSIZE"), Value::Integer(keys as i64 + 4));
+    assert_eq!(
+        call(&mut pando, "DBSIZE"),
+        Value::Integer((keys + others) as i64)
+    );
     for line in [
         "SISMEMBER set a",
         "SCARD set",
         "LRANGE list 0 -1",
         "ZRANGE zset 0 -1 WITHSCORES",
         "XINFO STREAM stream FULL",
+        "LRANGE large:list 0 -1",
+        "SCARD large:set",
+        "ZRANGE large:sorted 0 -1 WITHSCORES",
+        "SCARD large:numbers",
+        "OBJECT ENCODING large:numbers",
+        "XRANGE large:stream - +",
+        "XLEN large:stream",
+        "XPENDING large:stream one",
+        "XINFO GROUPS large:stream",
     ] {
         assert_eq!(call(&mut pando, line), call(&mut redis, line), "{line}");
+    }
+    for line in ["SMEMBERS large:set", "SMEMBERS large:numbers"] {
+        let members = |reply: Value| match reply {
+            Value::Array(mut members) => {
+                members.sort_by_key(|member| format!("{member:?}"));
+                members
+            }
+            other => panic!("{other:?}"),
+        };
+        let (theirs, ours) = (call(&mut redis, line), call(&mut pando, line));
+        assert_eq!(members(ours), members(theirs), "{line}");
     }
     for key in 0..keys {
         let kind = call(&mut redis, &format!("TYPE k{key}"));

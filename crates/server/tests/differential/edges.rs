@@ -243,6 +243,7 @@ const VALUES: &[&str] = &[
     "4294967296",
     "9223372036854775807",
     "9223372036854775808",
+    "99999999999999999999",
     "1.5",
     " 1",
     "+1",
@@ -251,6 +252,7 @@ const VALUES: &[&str] = &[
     "yes",
     "NO",
     "1mb",
+    "100mb",
     "1 mb",
     "-1mb",
     "no",
@@ -264,34 +266,38 @@ const VALUES: &[&str] = &[
     "local0",
 ];
 
-/// Settings of Redis that change nothing here; without `hz`, which it moves into its range, and
-/// `enable-protected-configs`, which the tests set.
+/// Settings of Redis that change nothing here, or nothing in this test; without `hz`, which it
+/// moves into its range, and `enable-protected-configs`, which the tests set.
 const SETTINGS: &str =
     "acl-pubsub-default acllog-max-len active-defrag-cycle-max active-defrag-cycle-min
-active-defrag-max-scan-fields active-defrag-threshold-lower
+active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-ignore-bytes
 active-defrag-threshold-upper active-expire-effort activerehashing always-show-logo
 aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
 aof-use-rdb-preamble auto-aof-rewrite-min-size auto-aof-rewrite-percentage busy-reply-threshold
-cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down cluster-allow-replica-migration
-cluster-announce-bus-port cluster-announce-port cluster-announce-tls-port
-cluster-link-sendbuf-limit cluster-migration-barrier cluster-node-timeout cluster-port
-cluster-preferred-endpoint-type cluster-replica-no-failover cluster-replica-validity-factor
-cluster-require-full-coverage cluster-slave-no-failover cluster-slave-validity-factor
-crash-log-enabled crash-memcheck-enabled disable-thp dynamic-hz enable-debug-command
-enable-module-command hll-sparse-max-bytes io-threads
-io-threads-do-reads jemalloc-bg-thread lazyfree-lazy-eviction lazyfree-lazy-expire
-lazyfree-lazy-server-del lazyfree-lazy-user-del lazyfree-lazy-user-flush lfu-decay-time
-lfu-log-factor list-compress-depth lua-time-limit maxmemory-eviction-tenacity maxmemory-samples
-no-appendfsync-on-rewrite propagation-error-behavior rdb-del-sync-files rdb-save-incremental-fsync
+cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down
+cluster-allow-replica-migration cluster-announce-bus-port cluster-announce-port
+cluster-announce-tls-port cluster-link-sendbuf-limit cluster-migration-barrier
+cluster-node-timeout cluster-port cluster-preferred-endpoint-type cluster-replica-no-failover
+cluster-replica-validity-factor cluster-require-full-coverage cluster-slave-no-failover
+cluster-slave-validity-factor client-output-buffer-limit crash-log-enabled
+crash-memcheck-enabled disable-thp dynamic-hz enable-debug-command enable-module-command
+hash-max-listpack-entries hash-max-listpack-value hll-sparse-max-bytes io-threads
+io-threads-do-reads jemalloc-bg-thread key-load-delay lazyfree-lazy-eviction
+lazyfree-lazy-expire lazyfree-lazy-server-del lazyfree-lazy-user-del lazyfree-lazy-user-flush
+lfu-decay-time lfu-log-factor list-compress-depth list-max-listpack-size
+loading-process-events-interval-bytes lua-time-limit maxmemory-eviction-tenacity
+maxmemory-samples min-replicas-max-lag no-appendfsync-on-rewrite oom-score-adj
+propagation-error-behavior rdb-del-sync-files rdb-key-save-delay rdb-save-incremental-fsync
 rdbchecksum rdbcompression repl-backlog-ttl repl-disable-tcp-nodelay repl-diskless-load
 repl-diskless-sync repl-diskless-sync-delay repl-diskless-sync-max-replicas
 repl-ping-replica-period repl-ping-slave-period replica-announce-port replica-announced
-replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush sanitize-dump-payload
-set-proc-title shutdown-on-sigint shutdown-on-sigterm shutdown-timeout slave-announce-port
-slave-ignore-maxmemory slave-lazy-flush socket-mark-id stop-writes-on-bgsave-error
-stream-node-max-bytes stream-node-max-entries syslog-facility tls-auth-clients
-tls-prefer-server-ciphers tls-session-cache-size tls-session-cache-timeout tls-session-caching
-tracking-table-max-keys";
+replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush
+sanitize-dump-payload set-proc-title shutdown-on-sigint shutdown-on-sigterm shutdown-timeout
+slave-announce-port set-max-intset-entries slave-ignore-maxmemory slave-lazy-flush
+socket-mark-id stop-writes-on-bgsave-error stream-node-max-bytes stream-node-max-entries
+syslog-facility tls-auth-clients tls-prefer-server-ciphers tls-session-cache-size
+tls-session-cache-timeout tls-session-caching tracking-table-max-keys repl-timeout
+zset-max-listpack-entries zset-max-listpack-value";
 
 /// The lines with the argument, each as its words.
 fn lines(template: &str, arguments: &[&str], argument: &str) -> Vec<Vec<String>> {
@@ -351,13 +357,12 @@ fn values_of_settings_that_change_nothing_are_checked_as_by_redis() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-#[test]
-fn arguments_at_the_ends_of_their_ranges_are_answered_as_by_redis() {
+fn arguments_are_answered_as_by_redis(engine: &str) {
     let Some(redis) = Server::redis() else {
         println!("skipped: redis-server is not installed");
         return;
     };
-    let pando = Server::pando("masstree");
+    let pando = Server::pando(engine);
     let (mut ours, mut theirs) = (pando.connect(), redis.connect());
     let mut differences = Vec::new();
     for (template, arguments) in [
@@ -381,4 +386,24 @@ fn arguments_at_the_ends_of_their_ranges_are_answered_as_by_redis() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn arguments_at_the_ends_of_their_ranges_are_answered_as_by_redis() {
+    arguments_are_answered_as_by_redis("masstree");
+}
+
+#[test]
+fn the_same_arguments_on_mercury() {
+    arguments_are_answered_as_by_redis("mercury");
+}
+
+#[test]
+fn the_same_arguments_on_cdds() {
+    arguments_are_answered_as_by_redis("cdds");
+}
+
+#[test]
+fn the_same_arguments_on_minuet() {
+    arguments_are_answered_as_by_redis("minuet");
 }

@@ -8,6 +8,7 @@
 //! `PANDO_DIFFERENTIAL_HISTORY`. Where redis-server is not installed, the test says so
 //! and compares nothing.
 
+mod blocking;
 mod compare;
 mod dump_files;
 mod edges;

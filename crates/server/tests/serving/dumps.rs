@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::Commands;
 
-use crate::harness::{BINARY, Folder, TestServer, seed, wait_for_exit};
+use crate::harness::{BINARY, Folder, Pool, TestServer, seed, wait_for_exit};
 
 const ACCOUNTS: u64 = 4_000;
 const BALANCE: i64 = 100;
@@ -55,6 +55,44 @@ fn loaded(folder: &Folder, name: &str) -> TestServer {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_dump_is_loaded_into_a_pool() {
+    const KEYS: u32 = 2_000;
+    let (folder, pool) = (Folder::new(), Pool::new("loaded"));
+    let server = TestServer::start(&[]);
+    let mut connection = server.connection();
+    let mut pipeline = redis::pipe();
+    for key in 0..KEYS {
+        pipeline.set(key, format!("value {key}")).ignore();
+        pipeline.rpush("list", key).ignore();
+    }
+    pipeline.zadd("sorted", "member", 1.5).ignore();
+    let () = pipeline.query(&mut connection).unwrap();
+    let file = folder.path("dump");
+    assert!(dump(server.address, &[], &file).status.success());
+    let load = |flags: &[&str]| {
+        let mut load = Command::new(BINARY);
+        load.args(["load", "--engine", "cdds"]).args(flags);
+        load.arg(&file).output().expect("it runs")
+    };
+    let refused = load(&[]);
+    assert!(!refused.status.success());
+    assert!(said(&refused).contains("--pmem"), "{}", said(&refused));
+    let path = pool.path().to_str().expect("text");
+    let loaded = load(&["--pmem", path, "--pmem-size", "64mb"]);
+    assert!(loaded.status.success(), "{}", said(&loaded));
+    let server = pool.serve(&[]);
+    let mut connection = server.connection();
+    for key in 0..KEYS {
+        let value: String = connection.get(key).unwrap();
+        assert_eq!(value, format!("value {key}"));
+    }
+    let list: Vec<u32> = connection.lrange("list", 0, -1).unwrap();
+    assert!(list.into_iter().eq(0..KEYS));
+    let score: f64 = connection.zscore("sorted", "member").unwrap();
+    assert!((score - 1.5).abs() < f64::EPSILON);
 }
 
 fn account(number: u64) -> String {

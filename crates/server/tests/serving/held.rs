@@ -477,6 +477,23 @@ fn client_unblock_ends_a_waitaof() {
     wire.expect("*2\r\n:1\r\n:0\r\n");
 }
 
+#[test]
+fn a_waitaof_ends_when_the_server_begins_to_follow_another() {
+    let server = HeldServer::start(|_| {});
+    let (mut other, mut wire) = (server.connect(), server.connect());
+    wire.send("CLIENT ID\r\n");
+    let id = wire.line().trim_start_matches(':').to_owned();
+    wire.ask(&["SET", "k", "v"], "+OK\r\n");
+    wire.send("WAITAOF 1 0 0\r\nPING\r\n");
+    server.wait_until("it waits", || server.flags(&id) == "b");
+    other.ask(&["REPLICAOF", "127.0.0.1", "1"], "+OK\r\n");
+    wire.expect(
+        "-UNBLOCKED force unblock from blocking operation, instance state changed \
+         (master -> replica?)\r\n",
+    );
+    wire.expect_closed();
+}
+
 /// A memcached client has no command to say how its requests are answered: the setting says it.
 #[test]
 fn memcached_clients_wait_for_the_disk_too() {

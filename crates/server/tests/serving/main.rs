@@ -8,6 +8,7 @@ mod damaged;
 mod datagrams;
 mod dumps;
 mod eviction;
+mod fields;
 mod forked;
 mod full;
 mod harness;

@@ -248,7 +248,7 @@ fn what_the_other_server_does_not_confirm_stays() {
     wire.ask(&["EXEC"], &format!("*1\r\n-{refused}\r\n"));
     wire.ask(
         &["MIGRATE", "127.0.0.1", "1", "b", "0", "1000"],
-        "-IOERR error or timeout connecting to the client\r\n",
+        "-IOERR error or timeout writing to target instance\r\n",
     );
     wire.ask(&["GET", "b"], "$1\r\n2\r\n");
 }

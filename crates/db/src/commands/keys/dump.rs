@@ -67,7 +67,7 @@ impl Departing {
     }
 }
 
-fn encode(value: &ValueRef<'_>, now: Milliseconds) -> Vec<u8> {
+pub(super) fn encode(value: &ValueRef<'_>, now: Milliseconds) -> Vec<u8> {
     dump::encode_at(value.body, Form::of_encoding(encoding::name(value)), now)
 }
 

@@ -21,6 +21,7 @@ use crate::progress::{Handled, Progress, Slice};
 
 pub use dump::Departing;
 pub use look::memory_usage;
+pub use object::describe_object;
 
 use expire::Time;
 

@@ -3,7 +3,7 @@
 use pando_engine::{BodyRef, ListRef, RowTag, ValueRef};
 use pando_protocol::{Reply, Request, number};
 
-use crate::encoding;
+use crate::encoding::{self, Thresholds};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::memory::Tracking;
@@ -14,6 +14,12 @@ const SHARED: i64 = i32::MAX as i64;
 
 /// Redis shares the integers below this one.
 const SHARED_INTEGERS: i64 = 10_000;
+
+/// Bytes of a payload of DUMP around the value: its type, the version, the checksum.
+const PAYLOAD_FRAME_BYTES: usize = 11;
+
+/// Redis' clock of uses counts seconds in 24 bits.
+const REDIS_CLOCK: u64 = 1 << 24;
 
 /// The reply of OBJECT HELP.
 const HELP: &[&str] = &[
@@ -53,12 +59,7 @@ pub(super) fn object(
             return Ok(Progress::Done);
         };
         if request.is(1, "ENCODING") {
-            reply.bulk(match value.body {
-                BodyRef::Row(RowTag::List, row) => {
-                    encoding::of_list(ListRef::new(row), &thresholds)
-                }
-                _ => encoding::name(&value),
-            });
+            reply.bulk(encoding_name(&value, &thresholds));
         } else if request.is(1, "REFCOUNT") {
             reply.integer(reference_count(&value));
         } else if request.is(1, "IDLETIME") {
@@ -73,6 +74,34 @@ pub(super) fn object(
         }
         Ok(Progress::Done)
     })
+}
+
+/// What DEBUG OBJECT says of the value at a key; `None`: there is none. O(size). There is no one
+/// address of a value; Redis' clock of uses is the second of the last one, as far as it is known.
+pub fn describe_object(keyspace: &mut Keyspace<'_>, key: &[u8]) -> Option<String> {
+    let (now, accesses) = (keyspace.now(), keyspace.accesses());
+    let thresholds = keyspace.thresholds();
+    keyspace.look(key, |value| {
+        let value = value?;
+        let idle_seconds = accesses.of(&value).idle_seconds;
+        let used = now.0 / 1000 - idle_seconds.min(now.0 / 1000);
+        let payload = super::dump::encode(&value, now);
+        Some(format!(
+            "Value at:0x0 refcount:{} encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{}",
+            reference_count(&value),
+            encoding_name(&value, &thresholds),
+            payload.len().saturating_sub(PAYLOAD_FRAME_BYTES),
+            used % REDIS_CLOCK,
+            idle_seconds,
+        ))
+    })
+}
+
+fn encoding_name(value: &ValueRef<'_>, thresholds: &Thresholds) -> &'static str {
+    match value.body {
+        BodyRef::Row(RowTag::List, row) => encoding::of_list(ListRef::new(row), thresholds),
+        _ => encoding::name(value),
+    }
 }
 
 fn reference_count(value: &ValueRef<'_>) -> i64 {

@@ -9,7 +9,7 @@ use crate::dump::{self, Bounds, PayloadError};
 use crate::error::CommandError;
 use crate::keyspace::Keyspace;
 use crate::limits;
-use crate::memory::Tracking;
+use crate::memory::{Tracking, mark_of_idle};
 use crate::progress::{Handled, Progress};
 
 /// The options after the payload.
@@ -17,15 +17,14 @@ use crate::progress::{Handled, Progress};
 struct Options {
     replace: bool,
     absolute: bool,
-    /// FREQ: how often the key counts as used.
-    frequency: u8,
+    /// IDLETIME in seconds, and FREQ: how recently or often the key counts as used.
+    idle_seconds: Option<u64>,
+    frequency: Option<u8>,
 }
 
 impl Options {
-    /// Reads the options. An idle time is checked and ignored: access times are not stored.
     fn parse(request: Request<'_>) -> Result<Self, CommandError> {
         let mut options = Self::default();
-        let (mut idle_time, mut frequency) = (false, false);
         let mut at = 4;
         while at < request.len() {
             let number =
@@ -35,17 +34,14 @@ impl Options {
                 options.replace = true;
             } else if request.is(at, "ABSTTL") {
                 options.absolute = true;
-            } else if request.is(at, "IDLETIME") && more && !frequency {
+            } else if request.is(at, "IDLETIME") && more && options.frequency.is_none() {
                 at += 1;
-                if number(at)? < 0 {
-                    return Err(CommandError::InvalidIdleTime);
-                }
-                idle_time = true;
-            } else if request.is(at, "FREQ") && more && !idle_time {
+                let seconds = u64::try_from(number(at)?);
+                options.idle_seconds = Some(seconds.map_err(|_| CommandError::InvalidIdleTime)?);
+            } else if request.is(at, "FREQ") && more && options.idle_seconds.is_none() {
                 at += 1;
-                options.frequency =
-                    u8::try_from(number(at)?).map_err(|_| CommandError::InvalidFrequency)?;
-                frequency = true;
+                let frequency = u8::try_from(number(at)?);
+                options.frequency = Some(frequency.map_err(|_| CommandError::InvalidFrequency)?);
             } else {
                 return Err(CommandError::Syntax);
             }
@@ -97,14 +93,24 @@ pub(super) fn restore(
         ..Attributes::default()
     };
     let mut value = NewValue::new(decoded.body).with(attributes);
-    if keyspace.database.eviction_policy().tracking() == Tracking::Often {
-        value.mark = options.frequency.min(MARK_MAX);
+    let tracking = keyspace.session.access.tracking;
+    let given = match tracking {
+        Tracking::Nothing => None,
+        Tracking::Lately => options.idle_seconds.map(mark_of_idle),
+        Tracking::Often => options.frequency.map(|frequency| frequency.min(MARK_MAX)),
+    };
+    if let Some(mark) = given {
+        // It is kept as it is, whatever was there before.
+        value.mark = mark;
+        keyspace.session.access.tracking = Tracking::Nothing;
     }
-    keyspace.try_update(key, |old| match old {
+    let restored = keyspace.try_update(key, |old| match old {
         Some(_) if !options.replace => Err(CommandError::BusyKey),
         _ if is_past => Ok((Decision::Remove, ())),
         _ => Ok((Decision::Write(again(&value)), ())),
-    })?;
+    });
+    keyspace.session.access.tracking = tracking;
+    restored?;
     reply.ok();
     Ok(Progress::Done)
 }

@@ -256,6 +256,9 @@ pub(super) fn scan(
     let cursor = cursors::parse(request.arg(1))?;
     let (mut entries, mut filter) = (COUNT, Filter::default());
     for at in (2..request.len()).step_by(2) {
+        if request.is(at, "NOVALUES") {
+            return Err(CommandError::NoValuesOfHashes);
+        }
         let argument = request.get(at + 1).ok_or(CommandError::Syntax)?;
         if request.is(at, "COUNT") {
             let count = number::parse_i64(argument).ok_or(CommandError::NotAnInteger)?;

@@ -605,6 +605,23 @@ fn restore_checks_options_key_time_and_payload_in_this_order() {
 }
 
 #[test]
+fn restore_says_how_often_a_key_counts_as_used() {
+    let mut shell = shell();
+    shell
+        .database
+        .set_eviction_policy(EvictionPolicy::AllKeysLfu);
+    for (options, expected) in [
+        ("FREQ 30", ":30"),
+        ("FREQ 100 REPLACE", ":63"),
+        ("REPLACE FREQ 9", ":9"),
+        ("FREQ 0 REPLACE", ":0"),
+    ] {
+        let restore = format!("RESTORE a 0 {FIVE} {options}");
+        shell.check(&[(&restore, "+OK"), ("OBJECT FREQ a", expected)]);
+    }
+}
+
+#[test]
 fn restore_sets_the_deadline_and_replaces() {
     let mut shell = shell();
     let mut check = |line: &str, expected: &str| {

@@ -114,7 +114,7 @@ fn take_from_first(
     reply: &mut Reply<'_>,
     (keys, end, count): (Range<usize>, End, usize),
 ) -> Result<bool, CommandError> {
-    for index in keys {
+    for index in waiting::in_order(keyspace, request, keys) {
         let key = request.arg(index);
         if keyspace.is_first(TypeTag::List, key)
             && let Some(elements) = take(keyspace, key, end, count)?
@@ -164,7 +164,7 @@ pub(super) fn blocking(
 ) -> Handled {
     let keys = 1..request.len() - 1;
     let until = waiting::until(keyspace, request.arg(keys.end))?;
-    for index in keys.clone() {
+    for index in waiting::in_order(keyspace, request, keys.clone()) {
         let key = request.arg(index);
         if keyspace.is_first(TypeTag::List, key)
             && let Some(elements) = take(keyspace, key, end, 1)?

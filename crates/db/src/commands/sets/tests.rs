@@ -176,7 +176,10 @@ fn a_scan_shows_every_member_once() {
         ("SSCAN absent 0", "*2 $1 0 *0"),
         ("SADD t a b", ":2"),
         ("SSCAN t 0 MATCH b* COUNT 1", "*2 $1 0 *1 $1 b"),
-        ("SSCAN t 0 NOVALUES", "-ERR syntax error"),
+        (
+            "SSCAN t 0 NOVALUES",
+            "-ERR NOVALUES option can only be used in HSCAN",
+        ),
     ]);
 }
 

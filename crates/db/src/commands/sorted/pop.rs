@@ -100,7 +100,7 @@ fn take_from_first<'r>(
     keys: Range<usize>,
     (order, count): (Order, usize),
 ) -> Result<Option<(&'r [u8], Popped)>, CommandError> {
-    for index in keys {
+    for index in waiting::in_order(keyspace, request, keys) {
         let key = request.arg(index);
         if keyspace.is_first(TypeTag::SortedSet, key)
             && let Some(popped) = take(keyspace, key, order, count)?

@@ -193,6 +193,9 @@ impl Options {
             limit: (0, -1),
         };
         while at < request.len() {
+            // Each is said once.
+            let may_turn = fixed.is_none() && options.order == Order::Rising;
+            let may_choose = fixed.is_none() && options.by == By::Rank;
             if !stores && request.is(at, "WITHSCORES") {
                 options.with_scores = true;
             } else if request.is(at, "LIMIT") && at + 2 < request.len() {
@@ -200,11 +203,11 @@ impl Options {
                     |at| number::parse_i64(request.arg(at)).ok_or(CommandError::NotAnInteger);
                 options.limit = (integer(at + 1)?, integer(at + 2)?);
                 at += 2;
-            } else if fixed.is_none() && request.is(at, "REV") {
+            } else if may_turn && request.is(at, "REV") {
                 options.order = Order::Falling;
-            } else if fixed.is_none() && request.is(at, "BYLEX") {
+            } else if may_choose && request.is(at, "BYLEX") {
                 options.by = By::Member;
-            } else if fixed.is_none() && request.is(at, "BYSCORE") {
+            } else if may_choose && request.is(at, "BYSCORE") {
                 options.by = By::Score;
             } else {
                 return Err(CommandError::Syntax);

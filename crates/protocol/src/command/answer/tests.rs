@@ -1,6 +1,7 @@
 //! Tests of the COMMAND container's answers.
 
 use super::*;
+use crate::command::told;
 use crate::{RequestBuffer, RespVersion, Value, ValueDecoder};
 
 fn bytes(version: RespVersion, line: &str) -> Vec<u8> {
@@ -211,6 +212,48 @@ fn info_has_the_shape_of_redis() {
         panic!("subcommands are an array");
     };
     assert_eq!(subcommands.len(), 5);
+    // Those that are not built are told, too.
+    for line in [
+        "COMMAND INFO acl",
+        "COMMAND DOCS acl",
+        "COMMAND INFO module",
+    ] {
+        let shown = shown(line);
+        let (built, unbuilt) = match line {
+            "COMMAND INFO module" => ("module|list", "module|load"),
+            _ => ("acl|whoami", "acl|setuser"),
+        };
+        assert!(shown.contains(built) && shown.contains(unbuilt), "{shown}");
+    }
+}
+
+/// Those that Redis 7.0 says are, except such as are not built.
+#[test]
+fn commands_are_deprecated_as_in_redis() {
+    let of = |spec: &CommandSpec| spec.deprecated.map(|it| (spec.name, it.since));
+    let mut deprecated: Vec<_> = told().filter_map(of).collect();
+    deprecated.sort_unstable();
+    assert_eq!(
+        deprecated,
+        [
+            ("brpoplpush", "6.2.0"),
+            ("cluster|slots", "7.0.0"),
+            ("georadius", "6.2.0"),
+            ("georadius_ro", "6.2.0"),
+            ("georadiusbymember", "6.2.0"),
+            ("georadiusbymember_ro", "6.2.0"),
+            ("getset", "6.2.0"),
+            ("hmset", "4.0.0"),
+            ("rpoplpush", "6.2.0"),
+            ("slaveof", "5.0.0"),
+            ("substr", "2.0.0"),
+            ("zrangebylex", "6.2.0"),
+            ("zrangebyscore", "6.2.0"),
+            ("zrevrange", "6.2.0"),
+            ("zrevrangebylex", "6.2.0"),
+            ("zrevrangebyscore", "6.2.0"),
+        ]
+    );
 }
 
 #[test]
@@ -326,6 +369,28 @@ fn keys_of_a_line_are_told() {
         (
             "GETKEYS xread count 2 block 1",
             "-ERR Invalid arguments specified for command",
+        ),
+        (
+            "GETKEYS pfmerge d",
+            "-ERR Invalid arguments specified for command",
+        ),
+        ("GETKEYS pfmerge d s", "[\"d\", \"s\"]"),
+        (
+            "GETKEYS georadius k 1 1 1 km STORE d STOREDIST e",
+            "[\"k\", \"d\", \"e\"]",
+        ),
+        (
+            "GETKEYS georadius k 1 1 1 km STOREDIST e STORE d STORE f",
+            "[\"k\", \"d\", \"e\"]",
+        ),
+        ("GETKEYS georadius k 1 1 1 km STORE", "[\"k\"]"),
+        (
+            "GETKEYS acl setuser a",
+            "-ERR The command has no key arguments",
+        ),
+        (
+            "GETKEYS acl setuser",
+            "-ERR The command has no key arguments",
         ),
         ("GETKEYS nope k", "-ERR Invalid command specified"),
         ("GETKEYS client nope", "-ERR Invalid command specified"),

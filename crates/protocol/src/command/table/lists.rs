@@ -147,6 +147,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     .group(Group::List, "2.2.0")
     .summary("Moves the last element of a list to the front of another; waits for one.")
     .complexity(LOG_BOTH)
+    .deprecated("6.2.0", "`BLMOVE` with `RIGHT` and `LEFT`")
     .arguments(&[key("source", 0), key("destination", 1), double("timeout")]),
     spec(ListCommand::Lindex, "lindex", 3, READS, RETURNED)
         .group(Group::List, "1.0.0")
@@ -246,6 +247,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
         .group(Group::List, "1.2.0")
         .summary("Moves the last element of a list to the front of another.")
         .complexity(LOG_BOTH)
+        .deprecated("6.2.0", "`LMOVE` with `RIGHT` and `LEFT`")
         .arguments(&[key("source", 0), key("destination", 1)]),
     spec(ListCommand::Rpush, "rpush", -3, ADDS_FAST, PUSHED)
         .group(Group::List, "1.0.0")

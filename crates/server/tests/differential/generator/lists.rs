@@ -15,8 +15,10 @@ impl Generator {
                 ranks.for_each(|rank| *rank = b"-2".to_vec());
                 return;
             }
-            b"blpop" | b"brpop" | b"bzpopmin" | b"bzpopmax" => arguments.len() - 1,
-            b"bzmpop" => 1,
+            b"blpop" | b"brpop" | b"bzpopmin" | b"bzpopmax" | b"blmove" | b"brpoplpush" => {
+                arguments.len() - 1
+            }
+            b"bzmpop" | b"blmpop" => 1,
             _ => return,
         };
         let timeout = arguments.get_mut(at).filter(|_| at > 0);
@@ -119,23 +121,30 @@ impl Generator {
     }
 
     fn move_elements(&mut self, key: Vec<u8>) -> Step {
+        let waits = self.one_in(8);
+        let timeout = waits.then(|| b"0.001".to_vec());
         match self.random.u32(..3) {
             0 => {
+                let name = if waits { "brpoplpush" } else { "rpoplpush" };
                 let to = self.key_of(b'l');
-                self.exact("rpoplpush", vec![key, to])
+                self.exact(name, [key, to].into_iter().chain(timeout).collect())
             }
             1 => {
+                let name = if waits { "blmove" } else { "lmove" };
                 let (to, from_end, to_end) = (self.key_of(b'l'), self.end(), self.end());
-                self.exact("lmove", vec![key, to, from_end, to_end])
+                let arguments = [key, to, from_end, to_end].into_iter().chain(timeout);
+                self.exact(name, arguments.collect())
             }
             _ => {
+                let name = if waits { "blmpop" } else { "lmpop" };
                 let (other, end) = (self.key_of(b'l'), self.end());
-                let mut arguments = vec![b"2".to_vec(), key, other, end];
+                let arguments = timeout.into_iter().chain([b"2".to_vec(), key, other, end]);
+                let mut arguments: Vec<_> = arguments.collect();
                 if self.one_in(2) {
                     arguments.push(b"COUNT".to_vec());
                     arguments.push(self.number_word(0, 5));
                 }
-                self.exact("lmpop", arguments)
+                self.exact(name, arguments)
             }
         }
     }
