@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use pando_engine::{Decision, NewValue, TreeId};
+use pando_engine::{BodyRef, Decision, NewValue, TreeId};
 use pando_minuet::BranchId;
 use pando_protocol::{Reply, Request, number};
 
