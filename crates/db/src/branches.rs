@@ -38,7 +38,7 @@ use pando_minuet::BranchId;
 
 use crate::clock::Milliseconds;
 use crate::durable::catalog::BranchNote;
-use crate::durable::forks::{Fork, Merged};
+use crate::durable::forks::{Fork, Merged, source_of};
 use crate::error::CommandError;
 use crate::grove::{Grove, Grown};
 use crate::limits;
@@ -104,13 +104,6 @@ impl NamedBranch {
             merged: Arc::clone(&self.merged),
         }
     }
-}
-
-/// The number of the branch that a mark of this name is of, if it is one.
-pub(crate) fn source_of(name: &[u8]) -> Option<u64> {
-    let rest = name.strip_prefix(limits::MARK_PREFIX)?;
-    let digits = rest.split(|byte| *byte == b':').next()?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Branches, and how they are found.

@@ -30,7 +30,6 @@ use super::bytes::{Input, Malformed, Sink, malformed};
 use super::catalog::{Forest, put_trees, take_descendants, take_trees};
 #[cfg(test)]
 use super::testing::{Fault, is};
-use crate::branches::source_of;
 use crate::limits;
 
 /// Forks of a checkpoint, at most.
@@ -38,6 +37,13 @@ const FORKS_MAX: usize = 1 << 22;
 
 /// The numbers of marks: what a version has merged (`turn::branches::marks`).
 pub(crate) type Merged = Arc<[u64]>;
+
+/// The number of the branch that a mark of this name is of, if it is one.
+pub(crate) fn source_of(name: &[u8]) -> Option<u64> {
+    let rest = name.strip_prefix(limits::MARK_PREFIX)?;
+    let digits = rest.split(|byte| *byte == b':').next()?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
 
 pub(super) fn put_merged(out: &mut Vec<u8>, marks: &[u64]) {
     out.number(marks.len() as u64);
