@@ -616,8 +616,8 @@ fn restore_says_how_often_a_key_counts_as_used() {
         ("REPLACE FREQ 9", ":9"),
         ("FREQ 0 REPLACE", ":0"),
     ] {
-        let restore = format!("RESTORE a 0 {FIVE} {options}");
-        shell.check(&[(&restore, "+OK"), ("OBJECT FREQ a", expected)]);
+        let restore = format!("RESTORE new 0 {FIVE} {options}");
+        shell.check(&[(&restore, "+OK"), ("OBJECT FREQ new", expected)]);
     }
 }
 

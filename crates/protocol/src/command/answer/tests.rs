@@ -370,28 +370,6 @@ fn keys_of_a_line_are_told() {
             "GETKEYS xread count 2 block 1",
             "-ERR Invalid arguments specified for command",
         ),
-        (
-            "GETKEYS pfmerge d",
-            "-ERR Invalid arguments specified for command",
-        ),
-        ("GETKEYS pfmerge d s", "[\"d\", \"s\"]"),
-        (
-            "GETKEYS georadius k 1 1 1 km STORE d STOREDIST e",
-            "[\"k\", \"d\", \"e\"]",
-        ),
-        (
-            "GETKEYS georadius k 1 1 1 km STOREDIST e STORE d STORE f",
-            "[\"k\", \"d\", \"e\"]",
-        ),
-        ("GETKEYS georadius k 1 1 1 km STORE", "[\"k\"]"),
-        (
-            "GETKEYS acl setuser a",
-            "-ERR The command has no key arguments",
-        ),
-        (
-            "GETKEYS acl setuser",
-            "-ERR The command has no key arguments",
-        ),
         ("GETKEYS nope k", "-ERR Invalid command specified"),
         ("GETKEYS client nope", "-ERR Invalid command specified"),
         ("GETKEYS client|id x", "-ERR Invalid command specified"),
@@ -415,6 +393,36 @@ fn keys_of_a_line_are_told() {
         (
             "GETKEYS get",
             "-ERR wrong number of arguments for 'command|getkeys' command",
+        ),
+    ] {
+        assert_eq!(shown(&format!("COMMAND {line}")), expected);
+    }
+}
+
+#[test]
+fn keys_are_told_where_words_name_them_or_nothing_runs() {
+    for (line, expected) in [
+        (
+            "GETKEYS pfmerge d",
+            "-ERR Invalid arguments specified for command",
+        ),
+        ("GETKEYS pfmerge d s", "[\"d\", \"s\"]"),
+        (
+            "GETKEYS georadius k 1 1 1 km STORE d STOREDIST e",
+            "[\"k\", \"d\", \"e\"]",
+        ),
+        (
+            "GETKEYS georadius k 1 1 1 km STOREDIST e STORE d STORE f",
+            "[\"k\", \"d\", \"e\"]",
+        ),
+        ("GETKEYS georadius k 1 1 1 km STORE", "[\"k\"]"),
+        (
+            "GETKEYS acl setuser a",
+            "-ERR The command has no key arguments",
+        ),
+        (
+            "GETKEYS acl setuser",
+            "-ERR The command has no key arguments",
         ),
     ] {
         assert_eq!(shown(&format!("COMMAND {line}")), expected);
