@@ -129,7 +129,7 @@ impl<M: Pmem> Tree<M> {
         mark: u8,
         purpose: Purpose,
     ) -> Result<(), Error> {
-        Self::check_lengths(key, value)?;
+        self.check_lengths(key, value)?;
         let place = self.place(key)?;
         self.note_before(key, place.as_ref().and_then(Place::record));
         self.begin()?;

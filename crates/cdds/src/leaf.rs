@@ -166,8 +166,11 @@ impl<'t, M: Pmem> Leaf<'t, M> {
 
     /// Puts a pair with the key that the leaf was latched for. Its record is taken from this side.
     pub(crate) fn put(&mut self, mut pair: Pair<'_>, mark: u8, side: Side) -> Result<Done, Error> {
-        Tree::<M>::check_lengths(pair.key(), pair.value())?;
         let tree = self.tree;
+        if tree.check_lengths(pair.key(), pair.value()).is_err() {
+            // As where there is no room.
+            return Ok(Done::NeedsTree);
+        }
         let there = self.found.map(|(found, _)| found);
         let began_now = |found: &Found| self.node.span(found.slot).start == tree.open.0;
         let replaced = there.filter(began_now);

@@ -150,6 +150,8 @@ pub struct Tree<M> {
     pub(crate) group: Option<Group>,
     /// Horizons that wait for readers to end their pins, oldest first.
     horizons: VecDeque<(LogEpoch, ReclaimEpoch)>,
+    /// The longest value that can be put.
+    value_bytes_max: usize,
     /// The open epoch.
     pub(crate) open: LogEpoch,
     /// Whether it has stored anything. Set by who has the tree, shared or for itself
@@ -207,6 +209,7 @@ impl<M: Pmem> Tree<M> {
             cleaning: None,
             group: None,
             horizons: VecDeque::new(),
+            value_bytes_max: VALUE_BYTES_MAX.min(allocator.tally().bytes_max() as usize),
             allocator,
             slots,
             open,
@@ -488,10 +491,13 @@ impl<M: Pmem> Tree<M> {
         Ok(())
     }
 
-    pub(crate) fn check_lengths(key: &[u8], value: &[u8]) -> Result<(), Error> {
+    /// Whether a pair of such lengths can be put at all: one that no pool holds, or not this one
+    /// were it empty, cannot.
+    #[inline]
+    pub(crate) fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         for (what, bytes, bytes_max) in [
             ("key", key.len(), KEY_BYTES_MAX),
-            ("value", value.len(), VALUE_BYTES_MAX),
+            ("value", value.len(), self.value_bytes_max),
         ] {
             if bytes > bytes_max {
                 return Err(Error::TooLong {

@@ -1,5 +1,6 @@
 //! Errors of commands, in Redis' words.
 
+use pando_engine::Refused;
 use thiserror::Error;
 
 /// A command's refusal; its text is the error reply, code included.
@@ -36,6 +37,8 @@ pub enum CommandError {
          go on, and writes will when there is room"
     )]
     PoolFull,
+    #[error("ERR the value would be longer than any that the engine can hold; nothing has changed")]
+    ValueTooLong,
     #[error("READONLY You can't write against a read only replica.")]
     ReadOnly,
     #[error("NOREPLICAS Not enough good replicas to write.")]
@@ -567,6 +570,15 @@ fn without_err(error: &CommandError) -> String {
 fn shown(word: &[u8]) -> &[u8] {
     let end = word.iter().position(|byte| *byte == 0);
     &word[..end.unwrap_or(word.len())]
+}
+
+impl From<Refused> for CommandError {
+    fn from(refusal: Refused) -> Self {
+        match refusal {
+            Refused::Full => Self::PoolFull,
+            Refused::TooLong => Self::ValueTooLong,
+        }
+    }
 }
 
 impl CommandError {

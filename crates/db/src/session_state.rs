@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pando_durability::log::LogSession;
-use pando_engine::{Key, LogEpoch, StreamId};
+use pando_engine::{Key, LogEpoch, Refused, StreamId};
 
 use crate::alive::Alive;
 use crate::clock::{Clock, Microseconds};
@@ -194,11 +194,13 @@ impl SessionState {
         }
     }
 
-    /// Whether the engine had no room for the update that was just made, so that it changed
-    /// nothing.
+    /// Why the engine refused the update that was just made, if it did: it changed nothing.
     #[inline]
-    pub(crate) fn take_refusal(&mut self) -> bool {
-        self.kept != Kept::ByNone && self.store.take_refusal()
+    pub(crate) fn take_refusal(&mut self) -> Option<Refused> {
+        if self.kept == Kept::ByNone {
+            return None;
+        }
+        self.store.take_refusal()
     }
 
     /// Records that the reply may reveal this epoch (AK4 sync-waits).

@@ -7,8 +7,9 @@ use pando_cdds::Cdds;
 use pando_engine::{
     CommitHook, Decision, Direction, Emptying, Engine, EpochClock, Gauge, Hand, Images, Key,
     LogEpoch, NewValue, Ordered, OrderedAt, Outcome, Point, Pressure, Probe, ReadAt,
-    ReferenceEngine, ReferenceOptions, Relocate, Restore, Restored, SessionLimit, Shown, Snapshot,
-    SnapshotLimit, Snapshots, Transactional, TreeId, ValueRef, ValueVersion, Walk, WalkAt,
+    ReferenceEngine, ReferenceOptions, Refused, Relocate, Restore, Restored, SessionLimit, Shown,
+    Snapshot, SnapshotLimit, Snapshots, Transactional, TreeId, ValueRef, ValueVersion, Walk,
+    WalkAt,
 };
 use pando_masstree::Masstree;
 use pando_mercury::Mercury;
@@ -436,11 +437,8 @@ impl StoreSession {
     pub(crate) fn end_run(&mut self, may: impl Fn() -> bool) -> Outcome {
         match self {
             Self::Cdds(session) => {
-                if session.end_group() {
-                    Outcome::Done
-                } else {
-                    Outcome::Full
-                }
+                let refused = session.end_group();
+                refused.map_or(Outcome::Done, Outcome::Refused)
             }
             Self::Minuet(session) => session.end_run_if(may),
             Self::Reference(session) if session.has_absences() => session.end_run_if(may),
@@ -485,12 +483,12 @@ impl StoreSession {
         }
     }
 
-    /// Whether an update or a restore since the last call found no room, and changed nothing.
+    /// Why an update or a restore since the last call was refused, if one was: it changed nothing.
     #[inline]
-    pub(crate) fn take_refusal(&mut self) -> bool {
+    pub(crate) fn take_refusal(&mut self) -> Option<Refused> {
         match self {
             Self::Cdds(session) => session.take_refusal(),
-            _ => false,
+            _ => None,
         }
     }
 

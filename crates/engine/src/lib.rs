@@ -42,7 +42,7 @@ pub use snapshot::{
     Images, OrderedAt, ReadAt, Snapshot, SnapshotLimit, Snapshots, WalkAt, sample_at,
 };
 pub use sweep::{Hand, sweep_in_order};
-pub use transactional::{Outcome, Transactional};
+pub use transactional::{Outcome, Refused, Transactional};
 pub use value::mark;
 pub use value::{
     AccessMark, Amendment, Attributes, Body, BodyRef, Chunked, Deadline, FieldFinder, FieldsDraft,

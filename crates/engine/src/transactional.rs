@@ -30,8 +30,17 @@ pub enum Outcome {
     Conflict,
     /// Some data was absent and is being fetched. The run may be repeated in a while.
     Away,
-    /// A write found no room.
+    /// A write was refused.
+    Refused(Refused),
+}
+
+/// Why an engine refuses a write, which then changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no room for it now.
     Full,
+    /// The value is longer than any that the engine can hold.
+    TooLong,
 }
 
 /// Runs that count as a whole or not at all; see the module's header.

@@ -1,11 +1,11 @@
-//! Groups of a session: its updates all stay, or are all taken back because one found no room.
+//! Groups of a session: its updates all stay, or are all taken back because one was refused.
 //!
 //! The tree takes back what it holds (CE8 whole-or-nothing); what is beside it is noted here. The
 //! values that snapshots keep stay counted as if the group had replaced them.
 
 use std::collections::BTreeMap;
 
-use pando_engine::{TreeId, ValueVersion};
+use pando_engine::{Refused, TreeId, ValueVersion};
 use pando_sync::shim::unmodelled::Ordering;
 
 use super::session::sound;
@@ -27,20 +27,17 @@ impl CddsSession {
     /// When one has begun already.
     pub fn begin_group(&mut self) {
         self.engine.write().begin_group();
-        self.group = Some(Refused(false));
+        self.in_group = true;
     }
 
-    /// Ends the group; whether it stays (CE8 whole-or-nothing).
-    pub fn end_group(&mut self) -> bool {
-        let Refused(refused) = self.group.take().unwrap_or_default();
-        self.engine.write().end_group(!refused);
-        !refused
+    /// Ends the group; why it does not stay, if it does not (CE8 whole-or-nothing).
+    pub fn end_group(&mut self) -> Option<Refused> {
+        self.in_group = false;
+        let refused = self.group_refusal.take();
+        self.engine.write().end_group(refused.is_none());
+        refused
     }
 }
-
-/// Whether an update of a session's group has found no room.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Refused(pub(super) bool);
 
 impl State {
     fn begin_group(&mut self) {

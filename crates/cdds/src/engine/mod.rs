@@ -39,16 +39,16 @@
 //! - **CE5 deadlines-listed** Each key with a deadline is in [`DEADLINES`], and each hash with one
 //!   of a field in [`FIELD_DEADLINES`], from the same epoch on and up to the same epoch as its
 //!   value.
-//! - **CE6 full-changes-nothing** An update for which the pool has no room changes nothing, is told
-//!   to no hook, and returns `None`; [`CddsSession::take_refusal`] says so. A removal needs no
-//!   room.
+//! - **CE6 refused-changes-nothing** An update for which the pool has no room, or of a value that
+//!   it can never hold, changes nothing, is told to no hook, and returns `None`;
+//!   [`CddsSession::take_refusal`] says why. A removal needs no room.
 //! - **CE7 shared-for-a-leaf** An update that changes one leaf, in place or by a copy, has `state`
 //!   shared and the leaf's latch (CX2 leaf-latched), under which it looks, decides, draws its
 //!   version and tells its hook: the updates of a key are told in their order. What needs more
 //!   gives both up and begins anew with `state` for itself: a merge, a deadline that changes, a
 //!   full pool, the first change of an epoch of the clock without a commit before it.
-//! - **CE8 whole-or-nothing** When an update of a group (`group.rs`) has found no room, the end of
-//!   the group takes all of them back: keys, their versions, listed deadlines, counts, what is
+//! - **CE8 whole-or-nothing** When an update of a group (`group.rs`) was refused, the end of the
+//!   group takes all of them back: keys, their versions, listed deadlines, counts, what is
 //!   remembered of removed keys, and notes.
 //!
 //! Deliberately absent, for now: a large value in pieces. It is stored in one piece, for which

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use pando_engine::{
     AccessMark, CommitHook, Decision, Direction as Way, Hand, Key, NewValue, Ordered, Point, Probe,
-    Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
+    Refused, Restore, TreeId, ValueRef, ValueVersion, sweep_in_order,
 };
 use pando_sync::shim::unmodelled::Ordering;
 
 use pando_pmem::{Memory, Side};
 use pando_sync::Entrance;
 
-use super::group::Refused;
 use super::update::{Change, NeedsTree};
 use super::value::{deadline_of, encode, show, version_of};
 use super::{Cdds, State, place_of, push_place, write_place};
@@ -36,9 +35,10 @@ pub struct CddsSession {
     pub(super) reader: Reader<Memory>,
     known: Known,
     /// See [`Self::take_refusal`].
-    refused: bool,
-    /// Of the group that has begun.
-    pub(super) group: Option<Refused>,
+    refused: Option<Refused>,
+    /// Whether a group has begun, and the first refusal in it.
+    pub(super) in_group: bool,
+    pub(super) group_refusal: Option<Refused>,
     warmed: Warmed,
     /// Where a command puts the place of its key together, so that it need not allocate.
     place: Vec<u8>,
@@ -55,34 +55,35 @@ impl CddsSession {
             entrance,
             reader,
             known: Known::default(),
-            refused: false,
-            group: None,
+            refused: None,
+            in_group: false,
+            group_refusal: None,
             warmed: Warmed::default(),
             place: Vec::new(),
             stored: Vec::new(),
         })
     }
 
-    /// Whether an update or a restore since the last call found no room
-    /// (CE6 full-changes-nothing).
+    /// Why an update or a restore since the last call was refused, if one was
+    /// (CE6 refused-changes-nothing).
     #[inline]
-    pub fn take_refusal(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+    pub fn take_refusal(&mut self) -> Option<Refused> {
+        self.refused.take()
     }
 
-    /// Whether a change was made, or had no room.
+    /// Whether a change was made, or refused. All that a client can cause is a refusal.
     fn is_made(&mut self, made: Result<(), Error>) -> bool {
-        match made {
-            Ok(()) => true,
-            Err(Error::Full(_)) => {
-                self.refused = true;
-                if let Some(Refused(refused)) = &mut self.group {
-                    *refused = true;
-                }
-                false
-            }
+        let refusal = match made {
+            Ok(()) => return true,
+            Err(Error::Full(_)) => Refused::Full,
+            Err(Error::TooLong { .. }) => Refused::TooLong,
             Err(error) => fail(&error),
+        };
+        self.refused = Some(refusal);
+        if self.in_group {
+            self.group_refusal.get_or_insert(refusal);
         }
+        false
     }
 
     /// Whether a tree is there (CE4 trees-known).
@@ -315,7 +316,7 @@ impl Point for CddsSession {
         let ahead = self.warmed.take(key);
         let ahead = ahead.unwrap_or_else(|| unwarmed(&mut self.place, key));
         let (at, stored) = ((key, ahead.place), &mut self.stored);
-        let updated = if self.group.is_some() {
+        let updated = if self.in_group {
             // What it changes is noted by whoever has the tree.
             Err(NeedsTree)
         } else {

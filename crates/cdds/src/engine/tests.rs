@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use pando_engine::{
     Attributes, Body, CommitHook, Deadline, Decision, Direction, Engine, EpochClock, Key, NewValue,
-    NoHook, Ordered, Point, ReadAt, Snapshots, TreeId, ValueRef, ValueVersion,
+    NoHook, Ordered, Point, ReadAt, Refused, Snapshots, TreeId, ValueRef, ValueVersion,
 };
 use pando_pmem::{Medium, PoolError, Protection};
 use pando_sync::LogEpoch;
@@ -339,7 +339,7 @@ fn a_pool_that_is_kept_from_stray_writes_takes_all_that_is_meant() {
     }
 }
 
-/// CE6 full-changes-nothing.
+/// CE6 refused-changes-nothing.
 #[test]
 fn a_full_pool_refuses_reads_and_takes_removals() {
     let clock = Arc::new(EpochClock::starting_at(LogEpoch(1)));
@@ -362,7 +362,8 @@ fn a_full_pool_refuses_reads_and_takes_removals() {
         let version = session.update(Key::new(tree, &key(number)), &mut Counting, |_| {
             Decision::Write(value.view(ValueVersion::from_bits(0)).hand_over())
         });
-        assert_eq!(version.is_none(), session.take_refusal());
+        let refusal = version.is_none().then_some(Refused::Full);
+        assert_eq!(session.take_refusal(), refusal);
         version.is_some()
     };
     let mut keys = 0;
@@ -398,7 +399,7 @@ fn a_full_pool_refuses_reads_and_takes_removals() {
             let removed = session.update(Key::new(tree, &key(number)), &mut NoHook, |_| {
                 Decision::Remove
             });
-            assert!(removed.is_some() && !session.take_refusal());
+            assert!(removed.is_some() && session.take_refusal().is_none());
         }
         commit().expect("removals made room");
         // Readers' pins have to pass.

@@ -115,7 +115,7 @@ impl Cdds {
         }
     }
 
-    /// Updates a key with the tree for itself; fails if the pool is full.
+    /// Updates a key with the tree for itself; fails if it is refused.
     pub(super) fn update_alone<'d, H: CommitHook>(
         &self,
         (key, place): (Key<'_>, &[u8]),
@@ -181,7 +181,7 @@ pub(super) struct NeedsTree;
 
 impl State {
     /// Puts or removes, and keeps the images, counts, graves and deadlines right. `old_at` is the
-    /// key's record. If there is no room, nothing has changed.
+    /// key's record. If it fails, nothing has changed.
     pub(super) fn apply(
         &mut self,
         tree: TreeId,

@@ -12,7 +12,7 @@ use crate::latch::Held;
 use crate::node::View;
 use crate::record;
 use crate::shared::{Astray, Look};
-use crate::tree::{Error, Tree};
+use crate::tree::Error;
 
 const EMPTY_FLUSH: Mark = Mark("directory: flush of an empty page");
 
@@ -82,7 +82,7 @@ impl<M: Pmem> Table<M> {
     /// Puts a value. Flushes its record and two lines of a bucket, of a chain that is full a bucket
     /// more; splits a bucket where the table grows.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        Tree::<M>::check_lengths(key, value)?;
+        self.tree.check_lengths(key, value)?;
         self.tree.begin()?;
         let is_new = self.put_record(key, value)?;
         if is_new {

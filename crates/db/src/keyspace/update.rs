@@ -243,8 +243,8 @@ impl Keyspace<'_> {
         #[cfg(test)]
         self.split_group(key);
         self.settle(key, effects);
-        if self.session.take_refusal() {
-            return Err(CommandError::PoolFull);
+        if let Some(refusal) = self.session.take_refusal() {
+            return Err(refusal.into());
         }
         if effects.expired {
             add(&self.session.counters.expired_met, 1);

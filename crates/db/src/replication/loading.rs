@@ -202,8 +202,8 @@ pub(super) fn restore_all(
             let place = (&*database, turn.session_mut());
             restore_one(place, (key, version), change, logs)?;
         }
-        if turn.session_mut().take_refusal() {
-            return Err(ReplicationError::PoolFull);
+        if let Some(refusal) = turn.session_mut().take_refusal() {
+            return Err(refusal.into());
         }
     }
     session.tidy();

@@ -80,7 +80,7 @@ mod tidying;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pando_engine::{LogEpoch, SessionLimit};
+use pando_engine::{LogEpoch, Refused, SessionLimit};
 use pando_sync::lock;
 use thiserror::Error;
 
@@ -165,9 +165,21 @@ pub enum ReplicationError {
     /// The pool of the engine has no room for what comes.
     #[error("the pool of this server is full")]
     PoolFull,
+    /// The engine cannot hold a value that comes.
+    #[error("a value is longer than any that the engine of this server can hold")]
+    ValueTooLong,
     /// No session is free.
     #[error(transparent)]
     Session(#[from] SessionLimit),
+}
+
+impl From<Refused> for ReplicationError {
+    fn from(refusal: Refused) -> Self {
+        match refusal {
+            Refused::Full => Self::PoolFull,
+            Refused::TooLong => Self::ValueTooLong,
+        }
+    }
 }
 
 impl Database {

@@ -695,8 +695,8 @@ impl Replica {
         let (records, appliers) = (&mut self.records, &mut self.appliers);
         let repeated = records.repeat(&mut turn, &mut self.trees, mapped, appliers);
         let mut repeated = repeated.map_err(ReplicationError::from);
-        if turn.session_mut().take_refusal() {
-            repeated = repeated.and(Err(ReplicationError::PoolFull));
+        if let Some(refusal) = turn.session_mut().take_refusal() {
+            repeated = repeated.and(Err(refusal.into()));
         }
         let before = lock(&database.standing).clone();
         let standing = match repeated {

@@ -23,7 +23,7 @@
 //! [`limits::CONFLICTS_MAX`] conflicts a command takes all gates, so that no other one comes in
 //! between.
 
-use pando_engine::{Key, Outcome, Transactional};
+use pando_engine::{Key, Outcome, Refused, Transactional};
 use pando_protocol::command::{
     CommandId, CommandSpec, ConnectionCommand, Flag, GateNeed, Rule, keys, names_one_key,
 };
@@ -36,7 +36,6 @@ use super::{HeldGates, Host, Turn, is_exec, may_block};
 use crate::client::{Client, Undo};
 use crate::database::Database;
 use crate::effects::{Effects, Leftover, leaves};
-use crate::error::CommandError;
 use crate::limits;
 use crate::progress::{Handled, Progress, Slices, Wait};
 use crate::remapping;
@@ -235,19 +234,21 @@ impl Turn<'_> {
         self.hold_all();
         self.begin_run(false);
         let mut result = self.run_unobserved(client, spec, request, reply, host);
-        if self.end_run() == Outcome::Full {
+        if let Outcome::Refused(refusal) = self.end_run() {
             reply.rewind(start);
             client.set(settings);
             reply.set_version(client.protocol);
             undo(self.database, client);
-            if let Some(until) = self.retry_with_room(client, bytes) {
+            if refusal == Refused::Full
+                && let Some(until) = self.retry_with_room(client, bytes)
+            {
                 return Progress::put_off(until);
             }
             if is_exec(spec) {
                 client.transaction = None;
                 client.watches.clear(self.database);
             }
-            result = Err(CommandError::PoolFull);
+            result = Err(refusal.into());
         } else if let Some(done) = client.undo.take()
             && let Undo::Exec(exec) = done
         {

@@ -100,6 +100,64 @@ fn a_full_pool_refuses_what_needs_room_and_removals_help() {
     assert_eq!(there(&mut connection, "k", 0..count), count.div_ceil(4));
 }
 
+/// A value that the pool could not hold were it empty is refused at once, whatever command it
+/// comes of, and nothing has changed.
+#[test]
+fn a_value_that_no_pool_holds_is_refused_and_the_server_goes_on() {
+    const TOO_LONG: &str = "longer than any that the engine can hold";
+    let pool = Pool::new("too-long");
+    let server = pool.serve(&SMALL);
+    let mut connection = server.connection();
+    let part = vec![b'p'; 900_000];
+    let () = connection.rpush("list", "ar").expect("it is short");
+    let () = connection.hset("hash", "field", "value").expect("the same");
+    let () = connection.set("text", "some").expect("the same");
+    let () = connection.set("part", &part).expect("there is room");
+    let other = TestServer::start(&[]);
+    let mut elsewhere = other.connection();
+    let mut commands = Vec::new();
+    let mut push = redis::cmd("RPUSH");
+    let mut set = redis::cmd("HSET");
+    let mut sort = redis::cmd("SORT");
+    push.arg("list");
+    set.arg("hash");
+    sort.arg("list").arg("BY").arg("nosort");
+    for index in 0..10 {
+        push.arg(&part);
+        set.arg(format!("f{index}")).arg(&part);
+        sort.arg("GET").arg("p*t");
+    }
+    sort.arg("STORE").arg("sorted");
+    let () = push.query(&mut elsewhere).expect("there is memory");
+    let dumped: Vec<u8> = redis::cmd("DUMP")
+        .arg("list")
+        .query(&mut elsewhere)
+        .expect("a value");
+    let mut restore = redis::cmd("RESTORE");
+    restore.arg("restored").arg(0).arg(dumped);
+    let mut long = redis::cmd("SETRANGE");
+    long.arg("text").arg(9_000_000).arg("end");
+    commands.extend([push, set, sort, restore, long]);
+    for command in &commands {
+        let refused: RedisResult<redis::Value> = command.query(&mut connection);
+        let error = refused.expect_err("too long").to_string();
+        assert!(error.contains(TOO_LONG), "{error}");
+        let mut run =
+            |command: &redis::Cmd| -> RedisResult<redis::Value> { command.query(&mut connection) };
+        let queued = run(&redis::cmd("MULTI"))
+            .and_then(|_| run(redis::cmd("SET").arg("beside").arg(1)))
+            .and_then(|_| run(command));
+        queued.expect("it is judged when it runs");
+        let run = run(&redis::cmd("EXEC"));
+        let error = run.expect_err("all of it").to_string();
+        assert!(error.contains(TOO_LONG), "{error}");
+    }
+    assert_eq!(connection.llen("list"), Ok(1));
+    assert_eq!(connection.hlen("hash"), Ok(1));
+    assert_eq!(connection.get("text"), Ok("some".to_owned()));
+    assert_eq!(redis::cmd("DBSIZE").query(&mut connection), Ok(4));
+}
+
 /// What a start says of a pool that it refuses, with other flags than usual where there are some.
 fn refusal(pool: &Pool, flags: &[&str]) -> String {
     let file = pool.path().to_str().expect("text");
