@@ -581,6 +581,18 @@ fn small_honest_answers() {
             ("MEMORY USAGE k SAMPLES -1", "-ERR syntax error"),
             ("MEMORY USAGE k foo 1", "-ERR syntax error"),
             ("MEMORY PURGE", "+OK"),
+            ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
+            ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
+            ("SHUTDOWN foo", "-ERR syntax error"),
+        ],
+    );
+}
+
+#[test]
+fn debug_answers_what_it_knows() {
+    check(
+        &mut Shell::new(Config::default()),
+        &[
             (
                 "DEBUG foo",
                 "-ERR unknown subcommand or wrong number of arguments for 'foo'. Try DEBUG HELP.",
@@ -605,9 +617,6 @@ fn small_honest_answers() {
                 "-ERR argument must be a memory value",
             ),
             ("DEBUG OBJECT nokey", "-ERR no such key"),
-            ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
-            ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error"),
-            ("SHUTDOWN foo", "-ERR syntax error"),
         ],
     );
 }

@@ -358,7 +358,7 @@ fn waits_end_as_in_redis(engine: &str) {
         waiting: Vec::new(),
     };
     let (mut ours, mut theirs) = (side(&pando), side(&redis));
-    let mut differences = String::new();
+    let mut differences = Vec::new();
     for scenario in SCENARIOS.trim().split("\n\n") {
         let (ours, theirs) = std::thread::scope(|scope| {
             let theirs = scope.spawn(|| theirs.play(scenario));
@@ -366,9 +366,12 @@ fn waits_end_as_in_redis(engine: &str) {
             (ours, theirs.join().expect("it does not panic"))
         });
         if ours != theirs {
-            differences += &format!("{scenario}\n  pando: {ours:#?}\n  redis: {theirs:#?}\n");
+            differences.push(format!(
+                "{scenario}\n  pando: {ours:#?}\n  redis: {theirs:#?}"
+            ));
         }
     }
+    let differences = differences.join("\n");
     assert!(differences.is_empty(), "{engine}:\n{differences}");
 }
 
