@@ -44,6 +44,8 @@ pub(crate) enum Fault {
     ForgottenUncleaned,
     /// A snapshot's word is flushed and fenced, but by no commit: a file does not take it.
     KeptUncommitted,
+    /// A wide row that is stored leaves what is kept under its name (CV1 same-version).
+    RowOutlived,
     /// A removed key has no name (CQ1 named-with).
     Unnamed,
     /// Names go, and nobody is told (CQ2 known-gap).

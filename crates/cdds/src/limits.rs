@@ -51,6 +51,9 @@ pub(crate) const NAMES_GIVEN_UP_AT_ONCE: usize = 1024;
 /// The share of a pool that such names take at most.
 pub(crate) const NAMED_POOL_SHARE: u64 = 64;
 
+/// The part of a pool's bytes that wide rows take in ordinary memory, as they are read, at most.
+pub(crate) const DECODED_POOL_SHARE: u64 = 8;
+
 /// Longest key, in bytes: the longest of a database, behind the number of its tree
 /// and a deadline.
 pub const KEY_BYTES_MAX: usize = 64 * 1024 + 16;

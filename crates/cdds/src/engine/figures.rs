@@ -19,6 +19,11 @@ impl Cdds {
             "The newest epoch that is durable.",
             state.tree.pool.committed().0 as f64,
         );
+        figure(
+            "decoded_bytes",
+            "Bytes of wide rows that are kept in ordinary memory as they are read.",
+            self.decoded.bytes() as f64,
+        );
         let Wear { lines, bytes } = state.tree.pool.memory().wear();
         let [updates] = self.updates.sums();
         let per_update = |count: u64| count as f64 / updates.max(1) as f64;

@@ -53,8 +53,9 @@
 //!
 //! Deliberately absent, for now: a large value in pieces. It is stored in one piece, for which
 //! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of
-//! it costs O(size), and so does a read of a large hash.
+//! it costs O(size). A read of a wide row does not (`decoded.rs`).
 
+mod decoded;
 mod figures;
 mod group;
 mod kept;
@@ -81,6 +82,7 @@ use pando_pmem::{Memory, Tally};
 use pando_sync::shim::unmodelled::{AtomicBool, AtomicU64, Ordering};
 use pando_sync::{Alone, Entrance, Gated, Inside, LogEpoch, Striped};
 
+use self::decoded::Decoded;
 use self::group::Beside;
 pub use self::kept::KeptSnapshot;
 use self::kept::NAMES;
@@ -91,7 +93,9 @@ pub use self::removed::NamesRead;
 use self::removed::{REMOVED, Removed};
 pub use self::session::CddsSession;
 use self::session::sound;
-use crate::limits::{CLEANED_BETWEEN_COMMITS, CLEANED_BETWEEN_NOTES, VOID_RANGES_LEFT};
+use crate::limits::{
+    CLEANED_BETWEEN_COMMITS, CLEANED_BETWEEN_NOTES, DECODED_POOL_SHARE, VOID_RANGES_LEFT,
+};
 use crate::{Direction, Error, Tree};
 
 /// The number of the engine's own tree.
@@ -125,6 +129,7 @@ pub struct Cdds {
     /// Updates of keys.
     updates: Striped<1>,
     tally: Arc<Tally>,
+    decoded: Decoded,
     /// The newest epoch that a snapshot sees, lasting or not; 0: there is none.
     newest_retained: AtomicU64,
     /// The newest epoch that the pool had when it was opened.
@@ -575,6 +580,7 @@ impl Engine for Cdds {
         Ok(Arc::new(Self {
             clock,
             newest_retained: AtomicU64::new(newest),
+            decoded: Decoded::new((tally.bytes_max() / DECODED_POOL_SHARE) as usize),
             tally,
             entrance: gated.open().expect("nobody has opened one"),
             state: gated,
@@ -615,6 +621,8 @@ impl Engine for Cdds {
     fn drop_tree(&self, tree: TreeId) {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
+        // Of other trees, too: it is rare.
+        self.decoded.forget_all();
         state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
             *counted = Counted::new(true);

@@ -14,6 +14,7 @@ use pando_sync::shim::unmodelled::Ordering;
 use pando_pmem::{Memory, Side};
 use pando_sync::Entrance;
 
+use super::decoded::Rows;
 use super::update::{Change, NeedsTree};
 use super::value::{deadline_of, encode, show, version_of};
 use super::{Cdds, State, place_of, push_place, write_place};
@@ -218,11 +219,15 @@ fn mark_of<'r>(record: &Record<'r>) -> AccessMark<'r> {
 /// Shows a record's value to `read`.
 #[inline]
 pub(super) fn show_record<R>(
+    rows: Rows<'_>,
     record: Option<Record<'_>>,
     read: impl FnOnce(Option<ValueRef<'_>>) -> R,
 ) -> R {
     match record {
-        Some(record) => show(record.value(), mark_of(&record), |value| read(Some(value))),
+        Some(record) => {
+            let (place, mark) = ((rows, record.key()), mark_of(&record));
+            show(place, record.value(), mark, |value| read(Some(value)))
+        }
         None => read(None),
     }
 }
@@ -264,7 +269,7 @@ impl Point for CddsSession {
             let ahead = ahead.unwrap_or_else(|| unwarmed(&mut self.place, key));
             pinned.shared.record_ahead(ahead.place, ahead.spot)
         };
-        show_record(sound(record), read)
+        show_record(self.engine.decoded.rows(), sound(record), read)
     }
 
     fn warm(&mut self, keys: &[Key<'_>]) {
@@ -351,7 +356,8 @@ impl Point for CddsSession {
         // It goes through leaves that others would change.
         let state = self.engine.write();
         let view = state.tree.present();
-        sample_in(&state, view, tree, random, read)
+        let rows = self.engine.decoded.passing();
+        sample_in((&state, rows), view, tree, random, read)
     }
 
     fn sweep(
@@ -386,7 +392,7 @@ impl Point for CddsSession {
 
 /// Picks a key of a tree as `view` sees it.
 pub(super) fn sample_in<R>(
-    state: &State,
+    (state, rows): (&State, Rows<'_>),
     view: View,
     tree: TreeId,
     random: u64,
@@ -396,7 +402,7 @@ pub(super) fn sample_in<R>(
     let live = state.is_live(tree);
     let picked = live.then(|| sound(state.tree.pick(view, (&low, &high), random)));
     match picked.flatten() {
-        Some(record) => show_record(Some(record), |value| {
+        Some(record) => show_record(rows, Some(record), |value| {
             read(value.map(|value| (&record.key()[4..], value)))
         }),
         None => read(None),
@@ -427,7 +433,7 @@ impl Restore for CddsSession {
             return false;
         }
         sound(state.tree.advance(self.engine.clock.current()));
-        let change = match value {
+        let change = match &value {
             Some(value) => {
                 let mut stored = Vec::new();
                 encode(&value.view(version), &mut stored);
@@ -440,6 +446,9 @@ impl Restore for CddsSession {
             state.graves.bury(&place, version);
         }
         if made.is_ok() {
+            let old = old_at.and_then(|at| Record::at(&state.tree.pool, at));
+            let new = value.as_ref().map(|value| value.view(version));
+            self.engine.follow(&place, old, new.as_ref());
             self.engine.note_written();
         }
         drop(guard);
@@ -471,6 +480,7 @@ impl CddsSession {
         };
         while self.is_live(tree) {
             let (mut left, mut last) = (CHUNK_ENTRIES, None);
+            let rows = self.engine.decoded.passing();
             let bound = from.as_ref().map(Vec::as_slice);
             let result = self.reader.run(at, bound, direction, |record| {
                 if !record.key().starts_with(&number) {
@@ -478,7 +488,7 @@ impl CddsSession {
                 }
                 left -= 1;
                 last = (left == 0).then(|| record.key().to_vec());
-                let shown = show_record(Some(record), |value| match value {
+                let shown = show_record(rows, Some(record), |value| match value {
                     Some(value) => visit(&record.key()[4..], value),
                     None => ControlFlow::Continue(()),
                 });

@@ -78,7 +78,8 @@ impl ReadAt for CddsSession {
             place_of(key.tree, key.bytes),
             crate::Snapshot::of(at.epoch()),
         );
-        let shown = |record: Option<Record<'_>>| show_record(record, read);
+        let rows = self.engine.decoded.rows();
+        let shown = |record: Option<Record<'_>>| show_record(rows, record, read);
         sound(self.reader.show_at(at, &place, shown))
     }
 
@@ -95,7 +96,8 @@ impl ReadAt for CddsSession {
             "it is not released"
         );
         let view = View(at.epoch());
-        sample_in(&state, view, tree, random, read)
+        let rows = self.engine.decoded.passing();
+        sample_in((&state, rows), view, tree, random, read)
     }
 }
 

@@ -500,4 +500,5 @@ fn what_is_no_pool_of_this_engine_is_refused() {
     assert!(file.open().is_err());
 }
 
+mod decoded;
 mod removed;

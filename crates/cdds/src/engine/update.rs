@@ -5,7 +5,7 @@ use pando_sync::lock;
 use pando_sync::shim::unmodelled::Ordering;
 
 use super::session::{Ahead, show_record, sound};
-use super::value::{deadlines_in, deadlines_of, encode, version_of};
+use super::value::{deadlines_in, deadlines_of, encode, is_wide, version_of};
 use super::{Cdds, Deadlines, State};
 use crate::Error;
 use crate::leaf::{Done, Leaf};
@@ -49,7 +49,8 @@ impl Cdds {
         let record = sound(leaf.record());
         let listed_at = record.map(|record| deadlines_of(record.value()));
         let listed_at = listed_at.unwrap_or_default();
-        let decision = show_record(record, &mut *decide);
+        let rows = self.decoded.rows();
+        let decision = show_record(rows, record, &mut *decide);
         let new = match (decision, record) {
             (Decision::Keep, _) | (Decision::Remove, None) => return Ok(None),
             (Decision::Remove, Some(record)) => {
@@ -67,12 +68,15 @@ impl Cdds {
                     state.graves.bury(place, version);
                 }
                 self.note_update(state, place, Some(record));
-                show_record(Some(record), |old| hook.committed(key, old, None, version));
+                show_record(rows, Some(record), |old| {
+                    hook.committed(key, old, None, version);
+                });
+                self.follow(place, Some(record), None);
                 return Ok(Some(version));
             }
             (Decision::Write(new), _) => new,
             (Decision::Amend(amendment), _) => {
-                show_record(record, |old| amendment.applied_to(old.as_ref()))
+                show_record(rows, record, |old| amendment.applied_to(old.as_ref()))
             }
         };
         new.body.check();
@@ -92,9 +96,10 @@ impl Cdds {
             state.count(key.tree, true, false);
         }
         self.note_update(state, place, record);
-        show_record(record, |old| {
+        show_record(rows, record, |old| {
             hook.committed(key, old, Some(shown), version);
         });
+        self.follow(place, record, Some(&shown));
         Ok(Some(version))
     }
 
@@ -105,6 +110,20 @@ impl Cdds {
         }
         self.updates.add([1]);
         self.note_written();
+    }
+
+    /// After a key was changed and its hook was told: a wide row that was stored is read as it is,
+    /// and the one before it no longer.
+    #[inline]
+    pub(super) fn follow(&self, place: &[u8], old: Option<Record<'_>>, new: Option<&ValueRef<'_>>) {
+        if let Some(old) = old.map(Record::value)
+            && is_wide(old)
+        {
+            self.decoded.forget(place, version_of(old));
+        }
+        if let Some(new) = new {
+            self.decoded.keep(place, new);
+        }
     }
 
     /// Under the lock of `state`: the next commit has something to make durable.
@@ -142,7 +161,8 @@ impl Cdds {
             encode(&new.view(version), &mut stored);
             (Change::Put(version, stored, new.mark), Some(new))
         };
-        let (change, new) = show_record(record, |old| match decide(old) {
+        let rows = self.decoded.rows();
+        let (change, new) = show_record(rows, record, |old| match decide(old) {
             Decision::Keep => (Change::Keep, None),
             Decision::Remove => {
                 let Some(old) = old else {
@@ -162,10 +182,11 @@ impl Cdds {
         state.apply(key.tree, (place, old_at), &change)?;
         // What was replaced stays as it is until the lock is released: nobody allocates.
         let old = old_at.and_then(|at| Record::at(&state.tree.pool, at));
-        show_record(old, |old| {
-            let new = new.as_ref().map(|new| new.view(version));
-            hook.committed(key, old, new, version);
+        let shown = new.as_ref().map(|new| new.view(version));
+        show_record(rows, old, |old| {
+            hook.committed(key, old, shown, version);
         });
+        self.follow(place, old, shown.as_ref());
         if matches!(change, Change::Remove(_)) && !forgotten {
             state.graves.bury(place, version);
         }

@@ -27,6 +27,7 @@ use pando_engine::{
 };
 
 use super::Deadlines;
+use super::decoded::Rows;
 
 /// Where the form is, behind the version.
 const FORM_AT: usize = 8;
@@ -114,6 +115,12 @@ pub(super) fn deadline_of(stored: &[u8]) -> Option<Deadline> {
     has_one.then(|| Deadline(word(stored, FORM_AT + 1)))
 }
 
+/// Whether it is a wide row.
+#[inline]
+pub(super) fn is_wide(stored: &[u8]) -> bool {
+    stored[FORM_AT] & FORM == WIDE
+}
+
 /// The deadlines of a stored value that are listed.
 #[inline]
 pub(super) fn deadlines_of(stored: &[u8]) -> Deadlines {
@@ -161,9 +168,10 @@ fn word(stored: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(stored[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Shows a stored value to `read`. O(1), and O(size) for a large hash.
+/// Shows the stored value of a place to `read`. O(1), and O(size) for a wide row that is not kept.
 #[inline]
 pub(super) fn show<R>(
+    (rows, place): (Rows<'_>, &[u8]),
     stored: &[u8],
     mark: AccessMark<'_>,
     read: impl FnOnce(ValueRef<'_>) -> R,
@@ -180,8 +188,8 @@ pub(super) fn show<R>(
         STRING => BodyRef::String(StringRef::Flat(content)),
         PACKED => BodyRef::Row(tag, HashRef::Packed(content)),
         _ => {
-            wide = row_of(tag, content);
-            wide.as_ref()
+            wide = rows.row(place, version_of(stored), || row_of(tag, content));
+            Body::as_ref(&wide)
         }
     };
     read(ValueRef {
