@@ -79,24 +79,27 @@ fn bytes_of(string: StringRef<'_>) -> std::borrow::Cow<'_, [u8]> {
     }
 }
 
-/// Whether two strings are the same.
+/// Whether two strings are the same. O(1) if they share all nodes.
 pub(super) fn same_string(one: StringRef<'_>, other: StringRef<'_>) -> bool {
-    one.len() == other.len() && bytes_of(one) == bytes_of(other)
+    let share = match (one, other) {
+        (StringRef::Chunked(one), StringRef::Chunked(other)) => one.is_same(other),
+        _ => false,
+    };
+    share || one.len() == other.len() && bytes_of(one) == bytes_of(other)
 }
 
+/// Rows are compared but for the nodes that they share.
 fn same_value(one: &ValueRef<'_>, other: &ValueRef<'_>) -> bool {
     let attributes = |value: &ValueRef<'_>| (value.attributes.deadline, value.attributes.flags);
     attributes(one) == attributes(other)
         && match (one.body, other.body) {
             (BodyRef::String(one), BodyRef::String(other)) => same_string(one, other),
             (BodyRef::Row(tag, one), BodyRef::Row(other_tag, other)) => {
-                let mut fields = one.iter();
-                tag == other_tag
-                    && one.len() == other.len()
-                    && fields.all(|(field, value)| {
-                        let there = other.get(field);
-                        there.is_some_and(|there| same_string(value, there))
-                    })
+                let mut is_same = tag == other_tag && one.len() == other.len();
+                if is_same {
+                    one.changed_since(other, &mut |_, _| is_same = false);
+                }
+                is_same
             }
             _ => false,
         }

@@ -27,6 +27,28 @@ fn fields<'v>(value: &'v NewValue<'_>, now: Milliseconds) -> Option<FieldsRef<'v
     }
 }
 
+/// The names of all fields that one side may have changed: without deadlines of fields, only those
+/// outside of what it shares with the other.
+fn names_of_changes(
+    then: Option<(&NewValue<'_>, FieldsRef<'_>)>,
+    (theirs, there): (&NewValue<'_>, FieldsRef<'_>),
+) -> BTreeSet<Box<[u8]>> {
+    let version = ValueVersion::from_bits(0);
+    let mut names = BTreeSet::new();
+    if let Some((base, _)) = then
+        && let BodyRef::Row(RowTag::Hash, old) = base.view(version).body
+        && let BodyRef::Row(RowTag::Hash, new) = theirs.view(version).body
+    {
+        new.changed_since(old, &mut |name, _| {
+            names.insert(name.into());
+        });
+        return names;
+    }
+    let all = then.map(|(_, then)| then.iter()).into_iter().flatten();
+    names.extend(all.chain(there.iter()).map(|(name, _)| Box::from(name)));
+    names
+}
+
 /// A field of a hash.
 type Field<'v> = (StringRef<'v>, Option<Deadline>);
 
@@ -71,14 +93,9 @@ pub(super) fn merge_fields(
         None => None,
     };
     let (there, here) = (fields(theirs, now)?, fields(ours, now)?);
-    let mut names: BTreeSet<&[u8]> = there.iter().map(|(name, _)| name).collect();
-    names.extend(
-        then.iter()
-            .flat_map(|then| then.iter().map(|(name, _)| name)),
-    );
     let mut draft = FieldsDraft::new(Some(here), now);
     let (mut is_changed, mut is_conflict, mut clashing) = (false, false, Fields::new());
-    for name in names {
+    for name in &names_of_changes(base.zip(then), (theirs, there)) {
         let old = then.and_then(|then| field(then, name));
         let (new, own) = (field(there, name), field(here, name));
         if is_same(new, old) || is_same(new, own) {
@@ -86,7 +103,7 @@ pub(super) fn merge_fields(
         }
         if !is_same(own, old) {
             is_conflict = true;
-            clashing.push(name.into());
+            clashing.push(name.clone());
             if on_conflict != OnConflict::Theirs {
                 continue;
             }

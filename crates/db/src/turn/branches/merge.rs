@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use pando_engine::{BodyRef, Decision, NewValue, TreeId};
+use pando_engine::{Decision, NewValue, TreeId, ValueVersion};
 use pando_minuet::BranchId;
 use pando_protocol::{Reply, Request, number};
 
@@ -54,20 +54,14 @@ pub(super) enum Merged {
 }
 
 impl Merged {
-    /// Bytes that it takes, about. O(fields).
+    /// Bytes that it takes, with what it shares with other versions.
     fn bytes(&self) -> usize {
         let value = match self {
             Self::Write { value, .. } => value.as_ref(),
             Self::Nothing | Self::Conflict(_) => None,
         };
-        let content = value.map_or(0, |value| match value.body.as_ref() {
-            BodyRef::String(string) => string.len(),
-            BodyRef::Row(_, row) => row
-                .iter()
-                .map(|(field, value)| field.len() + value.len())
-                .sum(),
-        });
-        size_of::<Self>() + content
+        let version = ValueVersion::from_bits(0);
+        size_of::<Self>() + value.map_or(0, |value| value.view(version).heap_bytes())
     }
 
     /// The fields that both have changed, if both have changed something.
