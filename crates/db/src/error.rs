@@ -37,7 +37,7 @@ pub enum CommandError {
          go on, and writes will when there is room"
     )]
     PoolFull,
-    #[error("ERR the value would be longer than any that the engine can hold; nothing has changed")]
+    #[error("ERR the value would be longer than any that the pool can hold; nothing has changed")]
     ValueTooLong,
     #[error("READONLY You can't write against a read only replica.")]
     ReadOnly,

@@ -114,7 +114,7 @@ impl Offline {
                     let engine = config.engine.name();
                     return Err(OfflineError::NoPool { engine });
                 };
-                let closed = with_database(config, durability, |session| {
+                let closed = with_database(config, (durability, true), |session| {
                     let loaded = session.load(&mut stream)?;
                     eprintln!("{loaded}");
                     if !loaded.passed.is_empty() {
@@ -155,7 +155,7 @@ fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineErr
         expect_database(&durability)?;
         durability.read_only = true;
         // There is no log to close.
-        let _closed = with_database(config, Some(durability), |session| {
+        let _closed = with_database(config, (Some(durability), false), |session| {
             keys = session.dump(&mut BufWriter::new(io::stdout().lock()))?;
             Ok(())
         })?;
@@ -167,20 +167,23 @@ fn run_dump(config: &Config, running: Option<&Running>) -> Result<(), OfflineErr
 /// Opens the database, works, and closes it; returns whether everything is then on disk.
 fn with_database(
     config: &Config,
-    durability: Option<DurabilityOptions>,
+    (durability, writes): (Option<DurabilityOptions>, bool),
     work: impl FnOnce(&mut pando_db::Session) -> Result<(), OfflineError>,
 ) -> Result<Result<(), CloseError>, OfflineError> {
     let pool = config.pool_options().map_err(|error| OfflineError::Pool {
         path: config.pmem.clone().unwrap_or_default(),
         error,
     })?;
+    let config_options = config.database_options();
     let options = pando_db::Options {
         durability: durability.map(|durability| DurabilityOptions {
             progress: Some(progress::reporter(Arc::default())),
             ..durability
         }),
         pool,
-        ..config.database_options()
+        // What is loaded is no primary's: a replica takes a full copy behind it.
+        follows: config_options.follows && !writes,
+        ..config_options
     };
     let database = Database::open(options)?;
     let mut session = database.session().map_err(OpenError::from)?;

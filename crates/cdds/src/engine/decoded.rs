@@ -7,10 +7,11 @@
 //!
 //! - **CV1 same-version** A row is found by its key, in its tree, and its version, which two values
 //!   of a key never have (V1 version-draw), unless a group was taken back with the first of them:
-//!   so what is stored takes the place of what is kept under its name.
+//!   so what is stored takes the place of what is kept under its name, and what a reader has made
+//!   does not: it may be of the value that was taken back.
 //! - **CV2 bounded** The rows' nodes take no more than a share of the pool, those that two rows
 //!   share counted twice. What was used longest ago goes first. They are memory in use like any
-//!   other of the process.
+//!   other of the process, and all go before a write is refused for want of it.
 //!
 //! Rows share nodes with successive versions alone, as in any engine (D2 successors-share): the row
 //! that a writer stores is kept as it is.
@@ -18,7 +19,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-use pando_engine::{Body, BodyRef, HashRef, ValueRef, ValueVersion};
+use pando_engine::{Body, BodyRef, HashRef, TreeId, ValueRef, ValueVersion};
 use pando_sync::lock;
 
 use crate::canary::{self, Fault};
@@ -42,6 +43,8 @@ struct Kept {
     /// Of the last use.
     moment: u64,
     bytes: usize,
+    /// Of trees that were dropped; maintenance drops them.
+    gone: Vec<DecodedRow>,
 }
 
 #[derive(Debug)]
@@ -78,7 +81,7 @@ impl Decoded {
         }
     }
 
-    /// For whoever passes by: what is kept is for others.
+    /// For whoever passes by: it adds nothing to what is kept.
     pub(super) fn passing(&self) -> Rows<'_> {
         Rows {
             keeps: false,
@@ -90,14 +93,15 @@ impl Decoded {
     pub(super) fn keep(&self, place: &[u8], value: &ValueRef<'_>) {
         if let BodyRef::Row(tag, row @ HashRef::Wide(_)) = value.body {
             let row = Arc::new(Body::Row(tag, row.hand_over()));
-            self.keep_named(name(place, value.version), &row);
+            self.keep_named(name(place, value.version), &row, true);
         }
     }
 
-    fn keep_named(&self, name: Arc<[u8]>, row: &DecodedRow) {
+    fn keep_named(&self, name: Arc<[u8]>, row: &DecodedRow, is_stored: bool) {
         let bytes = heap_bytes(row) + name.len();
         let mut kept = lock(&self.kept);
-        if canary::has(Fault::RowOutlived) && kept.rows.contains_key(&name) {
+        let takes_place = is_stored && !canary::has(Fault::RowOutlived);
+        if !takes_place && kept.rows.contains_key(&name) {
             return;
         }
         let mut gone = vec![kept.remove(&name)];
@@ -118,9 +122,27 @@ impl Decoded {
         drop(gone);
     }
 
-    pub(super) fn forget_all(&self) {
-        let gone = std::mem::take(&mut *lock(&self.kept));
+    /// A tree was dropped. Its rows have very many nodes, perhaps, and go with [`Self::settle`].
+    pub(super) fn forget_tree(&self, tree: TreeId) {
+        let mut kept = lock(&self.kept);
+        let first = tree.0.to_be_bytes();
+        let names = kept.rows.keys().filter(|name| name.starts_with(&first));
+        for name in names.cloned().collect::<Vec<_>>() {
+            let gone = kept.remove(&name);
+            kept.gone.extend(gone);
+        }
+    }
+
+    /// Drops what belonged to trees that were dropped.
+    pub(super) fn settle(&self) {
+        let gone = std::mem::take(&mut lock(&self.kept).gone);
         drop(gone);
+    }
+
+    /// Whether there was anything.
+    pub(super) fn forget_all(&self) -> bool {
+        let gone = std::mem::take(&mut *lock(&self.kept));
+        gone.bytes > 0
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -142,7 +164,7 @@ impl Rows<'_> {
         }
         let row = Arc::new(decode());
         if self.keeps {
-            self.decoded.keep_named(name, &row);
+            self.decoded.keep_named(name, &row, false);
         }
         row
     }
@@ -231,7 +253,26 @@ mod tests {
         let stored = NewValue::new(row(1000));
         decoded.keep(b"key", &stored.view(version(4)));
         assert!(is_there(4) && decoded.bytes() <= bytes * 7 / 2);
-        decoded.forget_all();
+        assert!(decoded.forget_all() && !decoded.forget_all());
         assert_eq!((decoded.bytes(), is_there(4)), (0, false));
+    }
+
+    #[test]
+    fn rows_go_with_their_tree() {
+        let decoded = Decoded::new(usize::MAX);
+        let place = |tree: u32| [&tree.to_be_bytes()[..], b"key"].concat();
+        for tree in [1, 2] {
+            let _ = decoded.rows().row(&place(tree), version(1), || row(10));
+        }
+        decoded.forget_tree(TreeId(1));
+        decoded.settle();
+        let mut made = 0;
+        for tree in [1, 2] {
+            let _ = decoded.passing().row(&place(tree), version(1), || {
+                made += tree;
+                row(1)
+            });
+        }
+        assert_eq!(made, 1);
     }
 }

@@ -53,7 +53,8 @@
 //!
 //! Deliberately absent, for now: a large value in pieces. It is stored in one piece, for which
 //! neighbouring chunks are emptied where the pool is in pieces ([`Cdds::make_room`]): a change of
-//! it costs O(size). A read of a wide row does not (`decoded.rs`).
+//! it costs O(size). A read of a wide row decodes nothing (`decoded.rs`), but verifies the checksum
+//! of its record.
 
 mod decoded;
 mod figures;
@@ -621,8 +622,7 @@ impl Engine for Cdds {
     fn drop_tree(&self, tree: TreeId) {
         let mut state = self.write();
         self.written.store(true, Ordering::Relaxed);
-        // Of other trees, too: it is rare.
-        self.decoded.forget_all();
+        self.decoded.forget_tree(tree);
         state.graves.drop_tree(tree);
         if let Some(counted) = state.trees.get_mut(&tree) {
             *counted = Counted::new(true);

@@ -277,6 +277,12 @@ impl Cdds {
         self.read().removed.bytes
     }
 
+    /// Forgets the wide rows that are kept in ordinary memory, from which they can be made again;
+    /// whether there were any.
+    pub fn forget_rows(&self) -> bool {
+        self.decoded.forget_all()
+    }
+
     /// Gives the oldest names up, some of them at a time, because there is no room for anything
     /// else; whether there were any. The room is there after the next commit.
     pub fn give_up_removed(&self) -> bool {

@@ -371,6 +371,7 @@ impl Point for CddsSession {
     }
 
     fn maintain(&mut self, steps: usize) -> usize {
+        self.engine.decoded.settle();
         let mut state = self.engine.write();
         let clock = &self.engine.clock;
         sound(state.tree.advance(clock.current()));

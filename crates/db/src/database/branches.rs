@@ -33,7 +33,7 @@ impl Database {
         Some(if self.keeps_branches() { 0 } else { others })
     }
 
-    /// Whether branches, and snapshots made with PERSIST, outlast the process by the log.
+    /// Whether branches, and named snapshots, outlast the process by the log.
     pub(crate) fn keeps_branches(&self) -> bool {
         self.durable.is_some() && self.store.branching().is_some()
     }

@@ -133,6 +133,11 @@ impl Turn<'_> {
 
     fn try_evicting(&mut self) -> MemoryGrant {
         let database = self.database;
+        // What its pool can give again.
+        let pool = database.store.pooled();
+        if pool.is_some_and(|pool| pool.forget_rows()) && !database.is_out_of_memory() {
+            return MemoryGrant::Granted;
+        }
         if !database.evicts() {
             // What snapshots keep is dropped before anybody is refused.
             while database.is_out_of_memory() && self.give_up_snapshot() {

@@ -42,9 +42,9 @@ pub(super) struct PoolId(pub(super) usize);
 /// The shared blocks of one class.
 pub(super) struct Depot {
     chains: Vec<Given>,
-    /// How often blocks were asked for, and full batches given, since all chains were dissolved.
+    /// How often blocks were asked for since all chains were dissolved.
     asked: usize,
-    /// See `asked`.
+    /// Chains that were kept since then.
     given: usize,
     pub(super) slabs: Slabs,
     /// The rest of the slab that is being cut.
@@ -88,9 +88,9 @@ impl Depot {
     /// kept, or to their slabs.
     pub(super) fn put(&mut self, chain: Chain, class: usize, arena: &Arena, by: Option<PoolId>) {
         if let Some(by) = by {
-            self.given += 1;
-            let is_wanted = self.given <= CHAINS_PER_ASK * self.asked;
+            let is_wanted = self.given < CHAINS_PER_ASK * self.asked;
             if is_wanted && self.chains.len() < self.chains_max(class) {
+                self.given += 1;
                 self.chains.push(Given { chain, by });
                 return;
             }

@@ -104,7 +104,7 @@ fn a_full_pool_refuses_what_needs_room_and_removals_help() {
 /// comes of, and nothing has changed.
 #[test]
 fn a_value_that_no_pool_holds_is_refused_and_the_server_goes_on() {
-    const TOO_LONG: &str = "longer than any that the engine can hold";
+    const TOO_LONG: &str = "longer than any that the pool can hold";
     let pool = Pool::new("too-long");
     let server = pool.serve(&SMALL);
     let mut connection = server.connection();

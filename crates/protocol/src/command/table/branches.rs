@@ -90,14 +90,14 @@ pub(super) static BRANCH: &[CommandSpec] = &[
              in either direction, key by key and field by field, all of it or nothing. Returns \
              how many keys were merged, how many conflict, and of these the first 100 keys and \
              fields together, or as many as LIMIT says, up to 65,536, in order: each its \
-             database, its key, and the fields that both have changed, each with its value and \
-             its deadline; none if both have changed a value that is no hash, or the key's own \
+             database, its key, and the names of the fields of which both have changed the value \
+             or the deadline; none if both have changed a value that is no hash, or the key's own \
              deadline. AFTER the last key goes on. As in git, what was merged once is not merged \
              again: what b has deleted or changed since stays, until BRANCH RESET or SNAPSHOT \
              ROLLBACK undoes the merge.",
         )
         .complexity(
-            "O(C) for C pages that have changed since the two parted. Above 262,144 keys in slices \
+            "O(C) for C pages that have changed since the two parted or were merged last. Above 262,144 keys in slices \
              between other requests, and at the end all at once: this breaks the WATCHes and cas \
              tokens of the databases that change, one runs at a time, what is written to b \
              meanwhile is merged too, a conflict fails it that was there when it began or came \

@@ -125,6 +125,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             &[
                 double("seconds").token("SLEEP"),
                 integer("enabled").token("SET-ACTIVE-EXPIRE"),
+                string("message").token("ERROR"),
+                string("key").token("OBJECT"),
+                integer("bytes").token("QUICKLIST-PACKED-THRESHOLD"),
             ],
         )]),
     CommandSpec::new(HostCommand::Failover.id(), "failover", -1)
