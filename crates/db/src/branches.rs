@@ -68,6 +68,8 @@ pub(crate) struct NamedBranch {
     pub(crate) forks: Option<Arc<Fork>>,
     /// What it has merged (`turn::branches::marks`).
     pub(crate) merged: Merged,
+    /// How often it was reset since the start.
+    pub(crate) resets: u64,
 }
 
 impl NamedBranch {
@@ -192,6 +194,7 @@ impl Branches {
                 descendants_max: note.descendants_max,
                 forks: note.forks,
                 merged: note.merged,
+                resets: 0,
             });
         }
         Self {

@@ -250,6 +250,7 @@ impl Turn<'_> {
             descendants_max,
             forks: Some(place.fork(number, bases)),
             merged: place.merged_by(name),
+            resets: 0,
         };
         let branched = Event::Branched {
             branch: branch.note(),

@@ -52,7 +52,8 @@ impl State {
         }
     }
 
-    /// Gives a key of a bundle the mark that its reader left.
+    /// Gives a key of a bundle the mark that its reader left, unless other versions have the bundle:
+    /// nothing is copied for a mark.
     pub(super) fn mark_bundled(&mut self, (whole, version, mark): &Marked) {
         let key = key_of(whole);
         let Some(seat) = self.seat(key.tree) else {
@@ -61,6 +62,10 @@ impl State {
         let place = Place::of(Key::new(seat.base, key.bytes));
         let spot = self.spot(self.tip_at(seat), place.entry());
         let head = self.head_at(spot).expect("a key of a bundle was found");
+        let tip = self.tip_at(seat).view.snapshot();
+        if [spot.leaf, head].map(|page| self.page(page).created()) != [tip; 2] {
+            return;
+        }
         let rest = place.rest.expect("a long key");
         let (_, bytes) = bundle::find(self.bundle(head), rest).expect("it was found");
         let mut bytes = bytes.to_vec();

@@ -277,6 +277,7 @@ impl Point for MinuetSession {
                 drop(page);
                 state.leave_mark_alone(&marked);
             }
+            drafted.clear();
             return None;
         };
         drop(page);

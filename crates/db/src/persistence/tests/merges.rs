@@ -48,10 +48,13 @@ fn setup() -> Setup {
 }
 
 impl Version {
-    /// The latest version that is in both.
+    /// The latest version that is in both and in the past of one.
     fn latest_in<'v>(&'v self, other: &'v Self) -> &'v Databases {
-        let all = |version: &'v Self| [&version.past].into_iter().chain(version.marks.values());
-        let pairs = all(self).flat_map(|one| all(other).map(move |other| one.iter().zip(other)));
+        let marks_of_other = other.marks.values().map(|mark| (&self.past, mark));
+        let own_marks = self.marks.values().map(|mark| (mark, &other.past));
+        let pairs = [(&self.past, &other.past)].into_iter();
+        let pairs = pairs.chain(marks_of_other).chain(own_marks);
+        let pairs = pairs.map(|(one, other)| one.iter().zip(other));
         let along =
             pairs.filter_map(|both| both.take_while(|(one, other)| one.0 == other.0).last());
         let latest = along.max_by_key(|(one, _)| one.0);
@@ -217,6 +220,7 @@ impl Model {
         }
         let (one, other) = (&there.name, &here.name);
         let line = format!("BRANCH MERGE {one} INTO {other} ON CONFLICT {policy}");
+        let newest_mark = self.newest_mark();
         self.bound();
         let reply = self.shell.line(&line);
         small::set(None);
@@ -227,7 +231,8 @@ impl Model {
         let is_other = *base != there.now;
         let is_over = policy != "FAIL" || conflicts == 0;
         if is_over {
-            self.remember([theirs, ours]);
+            let is_marked = self.newest_mark() != newest_mark;
+            self.remember([theirs, ours], is_marked);
         }
         if self.rng.bool() {
             self.shell.turn().drop_unfinished();
@@ -237,13 +242,20 @@ impl Model {
         self.check(ours)
     }
 
-    /// One branch was merged into another.
-    fn remember(&mut self, [theirs, ours]: [usize; 2]) {
+    fn newest_mark(&self) -> Option<u64> {
+        let marks = self.shell.database.branches.marks();
+        marks.last().map(|mark| mark.number)
+    }
+
+    /// One branch was merged into another, and a mark was made, unless nothing had changed.
+    fn remember(&mut self, [theirs, ours]: [usize; 2], is_marked: bool) {
         self.time += 1;
         let there = &mut self.branches[theirs];
-        there.past.push((self.time, there.now.clone()));
         let mut marks = there.marks.clone();
-        marks.insert(there.id, there.past.clone());
+        if is_marked {
+            there.past.push((self.time, there.now.clone()));
+            marks.insert(there.id, there.past.clone());
+        }
         let here = &mut self.branches[ours];
         for (id, past) in marks.into_iter().filter(|(id, _)| *id != here.id) {
             let own = here.marks.entry(id).or_default();

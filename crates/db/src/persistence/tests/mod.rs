@@ -461,9 +461,13 @@ fn run_on(
     steps: usize,
     whole: bool,
 ) -> Option<Arc<Mutex<Harness>>> {
-    let Ok(harness) = Harness::new(setup, disk, seed) else {
-        assert!(!whole || !disk.has_power(), "a whole disk is opened");
-        return None;
+    let harness = match Harness::new(setup, disk, seed) {
+        Ok(harness) => harness,
+        Err(error) => {
+            let may_fail = !whole || !disk.has_power();
+            assert!(may_fail, "a whole disk is opened: {error}");
+            return None;
+        }
     };
     let harness = Arc::new(Mutex::new(harness));
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);

@@ -147,6 +147,8 @@ pub(super) struct Build {
     kept: Option<Kept>,
     /// The trees of ours.
     trees: Vec<TreeId>,
+    /// How often ours had been reset when this began.
+    resets: u64,
     hidden: Option<NamedBranch>,
     /// What ours has merged then.
     marks: Vec<u64>,
@@ -192,6 +194,7 @@ impl Build {
             at: (0, Vec::new()),
             kept: None,
             trees: Vec::new(),
+            resets: 0,
             hidden: None,
             marks: Vec::new(),
             alive: Arc::new(()),
@@ -302,6 +305,7 @@ impl Build {
         };
         let base = database.base_of(self.id);
         self.trees = trees(base);
+        self.resets = ours.resets;
         let engine = Arc::clone(turn.branching()?);
         if !self.how.is_dry {
             let mut merging = lock(&database.branches.merging);
@@ -358,7 +362,7 @@ impl Build {
         let ours = ours.ok_or(CommandError::BranchChanged)?;
         let base = database.base_of(ours.id);
         let same = |(index, tree): (usize, &TreeId)| database.tree(base + index) == *tree;
-        if self.trees.iter().enumerate().all(same) {
+        if ours.resets == self.resets && self.trees.iter().enumerate().all(same) {
             Ok(ours)
         } else {
             Err(CommandError::BranchChanged)

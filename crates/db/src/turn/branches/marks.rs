@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Whatever a branch comes from, and whatever its marks come from, is in it. Two branches part at
-//! the latest version that is in both ([`latest_parting`]). Branches and snapshots that are made
+//! the latest version that is in both and that one of them comes from ([`latest_parting`]), so it is
+//! never before the place where they part by themselves, nor beside it. Branches and snapshots that are made
 //! from a branch have what it has. A branch that becomes what a snapshot shows has what that had,
 //! and its own marks of later are dropped: whoever had merged it begins at an earlier version.
 //!
@@ -22,8 +23,9 @@
 //! - **MM1 marked-as-merged** A mark shows its source as it was merged: it is made under the gates
 //!   under which that was kept, and it counts with the record that makes the merge count.
 //!
-//! Deliberately absent: merging several latest versions into one where two branches have merged
-//! each other crosswise; the latest one is taken.
+//! Deliberately absent: what two branches have both merged of a third one, as a place to begin: it
+//! may be older in all else than where they part. Nor are several latest versions merged into one
+//! where two branches have merged each other crosswise; the latest one is taken.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -52,7 +54,7 @@ fn marks_of(branches: &Branches, merged: &[u64]) -> Vec<NamedBranch> {
     marks.filter(stands).collect()
 }
 
-/// The two, or marks of them, that part last.
+/// The two, or one and a mark that the other has, whichever part last.
 pub(super) fn latest_parting(
     branches: &Branches,
     [theirs, ours]: [&NamedBranch; 2],
@@ -67,21 +69,13 @@ pub(super) fn latest_parting(
         all
     };
     let (theirs, ours) = (all(theirs), all(ours));
-    let pairs = theirs
-        .iter()
-        .flat_map(|one| ours.iter().map(move |other| [one, other]));
+    let marks_of_ours = ours[1..].iter().map(|mark| [&theirs[0], mark]);
+    let marks_of_theirs = theirs[1..].iter().map(|mark| [mark, &ours[0]]);
+    let pairs = marks_of_ours.chain(marks_of_theirs);
     let order =
         |[one, other]: &[&NamedBranch; 2]| parting_order(one.forks.as_ref(), other.forks.as_ref());
-    let [one, mut other] = pairs
-        .max_by_key(order)
-        .expect("there are two branches")
-        .map(Clone::clone);
-    if one.number == other.number {
-        // A mark, which both have, parts from its source where it was made.
-        let source = one.source().and_then(|source| branches.numbered(source));
-        other = source.expect("marks whose sources have gone do not count");
-    }
-    [one, other]
+    let latest = pairs.chain([[&theirs[0], &ours[0]]]).max_by_key(order);
+    latest.expect("there are two branches").map(Clone::clone)
 }
 
 impl Turn<'_> {
@@ -96,7 +90,8 @@ impl Turn<'_> {
         let origin = Named::Branch(theirs.clone());
         let mark = self.make_branch((&name, DESCENDANTS_MAX), &origin, None)?;
         if marks.len() >= limits::MARKS_MAX {
-            self.drop_named(&marks[0])?;
+            let stale = self.database.stale_marks();
+            self.drop_named(stale.first().unwrap_or(&marks[0]))?;
         }
         Ok([&theirs.merged[..], &[mark.number]].concat())
     }
@@ -150,6 +145,7 @@ impl Turn<'_> {
             }
         }
         if let Some(ours) = branches.numbered(ours) {
+            branches.write().change(ours.id, |ours| ours.resets += 1);
             self.set_merged(&ours, Arc::clone(&to.place.merged));
         }
         Ok(())

@@ -583,6 +583,30 @@ fn a_merge_begins_behind_the_last_one() {
     assert_eq!(main.database.branches.len(), 1);
 }
 
+/// Two branches that have both merged a third one begin where they part: what one of them has
+/// removed since stays removed, though the third never had it.
+#[test]
+fn a_third_branch_is_no_place_to_begin() {
+    let mut main = shell();
+    let merged = |count: usize| format!("*6 $6 merged :{count} $9 conflicts :0 $4 keys *0");
+    main.line("BRANCH CREATE c");
+    main.check(&[("SET k 1", "+OK")]);
+    main.line("BRANCH CREATE a");
+    main.check(&[
+        ("BRANCH USE c", "+OK"),
+        ("SET f 1", "+OK"),
+        ("BRANCH USE main", "+OK"),
+        ("BRANCH MERGE c INTO main", &merged(1)),
+        ("BRANCH MERGE c INTO a", &merged(1)),
+        ("DEL k", ":1"),
+        ("BRANCH MERGE a INTO main", &merged(0)),
+        ("EXISTS k", ":0"),
+        ("BRANCH MERGE main INTO a", &merged(1)),
+        ("BRANCH USE a", "+OK"),
+        ("EXISTS k f", ":1"),
+    ]);
+}
+
 #[test]
 fn hashes_are_merged_field_by_field_with_their_deadlines() {
     let mut main = shell();
