@@ -31,7 +31,7 @@ pub(crate) mod world;
 
 pub use world::{Planted, Report, Violation};
 
-/// Runs one seed, until `transactions` transactions have committed, in a world with this fault.
+/// Runs one seed, for `transactions` transactions, in a world with this fault.
 pub fn run(seed: u64, transactions: usize, planted: Planted) -> Result<Report, Violation> {
     world::World::new(seed, transactions, planted).run()
 }

@@ -183,6 +183,7 @@ pub(crate) struct World {
     messages: BTreeMap<(u64, u64), Message>,
     sent: u64,
     jobs_max: usize,
+    started: usize,
     transactions: usize,
     numbers: u64,
     history: History,
@@ -280,6 +281,7 @@ impl World {
             messages: BTreeMap::new(),
             sent: 0,
             jobs_max: random.usize(1..5),
+            started: 0,
             transactions,
             numbers: 0,
             history: History::default(),
@@ -343,8 +345,7 @@ impl World {
         }
         self.weather = weather;
         let mut patience = 3_000 * self.transactions as u64;
-        // Those that are given up, or run out of patience, are more.
-        while self.report.committed < self.transactions {
+        while self.started < self.transactions {
             self.step()?;
             patience -= 1;
             if patience == 0 {
@@ -520,6 +521,7 @@ impl World {
     }
 
     fn start(&mut self, which: usize, (work, on): (Work, BranchId)) -> Result<(), Violation> {
+        self.started += 1;
         self.now += 1;
         let held = self.hosts[which].held.take();
         let held = held.filter(|_| matches!(work, Work::Registers { .. } | Work::Scan { .. }));

@@ -53,6 +53,8 @@ impl World {
             life: host.life,
         };
         self.collecting = Some((life, JobId(host.next_job + 1)));
+        // It is no transaction of a client's.
+        self.started -= 1;
         let work = Work::Collect(self.collector.step().clone());
         self.start(which, (work, BranchId::FIRST))
     }
