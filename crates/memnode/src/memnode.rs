@@ -246,8 +246,8 @@ impl Memnode {
     }
 
     /// A place beside a slot without a latch for what a host derives from its bytes, or what they
-    /// stand for, which is gone when these are changed (SL3); none of a slot with a latch, or that
-    /// was never written. No message carries it, no copy of the memnode has it.
+    /// stand for, which is gone when these are changed (SL3 beside-of-present). None of a slot with
+    /// a latch, or that was never written. No message carries it, no copy of the memnode has it.
     #[inline]
     pub fn beside(&self, slot: Slot) -> Option<&OnceLock<Beside>> {
         self.slots.beside(slot)

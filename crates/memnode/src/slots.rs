@@ -20,8 +20,9 @@
 //!   host named. Every write of a minitransaction restores that.
 //! - **SL2 latches-in-order** Who holds latches takes another one only behind them, in the order of
 //!   addresses, or one of a slot that nobody else can find, so none waits in a circle.
-//! - **SL3 beside-of-present** What lies beside a slot is gone when its bytes are changed, or whoever
-//!   changes them sees to it ([`crate::Memnode::edit_both`]): both change through the memnode alone.
+//! - **SL3 beside-of-present** What lies beside a slot is gone when its bytes are changed, or
+//!   whoever changes them sees to it ([`crate::Memnode::edit_both`]): both change through the
+//!   memnode alone.
 
 use std::any::Any;
 use std::ops::Deref;

@@ -1,13 +1,13 @@
 //! Long keys: those of one beginning share a bundle.
 //!
 //! A page holds no key longer than [`SHORT_BYTES`] and a few. Longer ones that have the first
-//! [`SHORT_BYTES`] bytes in common are the fields of a *bundle*, a row. Its key is those bytes and a
-//! zero, which sorts behind the key of just these bytes and before what follows them all; no short
-//! key is that long.
+//! [`SHORT_BYTES`] bytes in common are the fields of a *bundle*, a row. Its key is those bytes and
+//! a zero, which sorts behind the key of just these bytes and before what follows them all; no
+//! short key is that long.
 //!
-//! A field's name is the rest of the key, its value the version (8 bytes, little-endian) and what an
-//! entry of a leaf would hold: the value, or the head of a large one. So a read and a change of one
-//! of n long keys cost O(log n), as those of a large hash do.
+//! A field's name is the rest of the key, its value the version (8 bytes, little-endian) and what
+//! an entry of a leaf would hold: the value, or the head of a large one. So a read and a change of
+//! one of n long keys cost O(log n), as those of a large hash do.
 
 use pando_engine::{Body, HashDraft, HashRef, StringRef};
 

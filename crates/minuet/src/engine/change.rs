@@ -52,8 +52,8 @@ impl State {
         }
     }
 
-    /// Gives a key of a bundle the mark that its reader left, unless other versions have the bundle:
-    /// nothing is copied for a mark.
+    /// Gives a key of a bundle the mark that its reader left, unless other versions have the
+    /// bundle: nothing is copied for a mark.
     pub(super) fn mark_bundled(&mut self, (whole, version, mark): &Marked) {
         let key = key_of(whole);
         let Some(seat) = self.seat(key.tree) else {

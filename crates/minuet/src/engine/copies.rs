@@ -13,11 +13,11 @@
 //! | the tip's copy | is new (MB2 made-at-the-tip) |
 //! | the tip's node above | its child is the copy from now on, in its fan, too |
 //!
-//! - **MJ1 partings-stay** How the notes of a page are kept few ([`Kept`]) follows from where it was
-//!   made, the versions to which it was copied, the tip last, and which of their lines are there.
-//!   What was right once while there was the tip is right later: where two versions part does not
-//!   change, no line comes back, and a note of one that went meanwhile is only one too many. So it
-//!   is found out once for all pages that have the same notes.
+//! - **MJ1 partings-stay** How the notes of a page are kept few ([`Kept`]) follows from where it
+//!   was made, the versions to which it was copied, the tip last, and which of their lines are
+//!   there. What was right once while there was the tip is right later: where two versions part
+//!   does not change, no line comes back, and a note of one that went meanwhile is only one too
+//!   many. So it is found out once for all pages that have the same notes.
 //!
 //! Deliberately absent: roots, which each version has from its beginning.
 

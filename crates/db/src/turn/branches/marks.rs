@@ -12,10 +12,11 @@
 //! ```
 //!
 //! Whatever a branch comes from, and whatever its marks come from, is in it. Two branches part at
-//! the latest version that is in both and that one of them comes from ([`latest_parting`]), so it is
-//! never before the place where they part by themselves, nor beside it. Branches and snapshots that are made
-//! from a branch have what it has. A branch that becomes what a snapshot shows has what that had,
-//! and its own marks of later are dropped: whoever had merged it begins at an earlier version.
+//! the latest version that is in both and that one of them comes from ([`latest_parting`]), so it
+//! is never before the place where they part by themselves, nor beside it. Branches and snapshots
+//! that are made from a branch have what it has. A branch that becomes what a snapshot shows has
+//! what that had, and its own marks of later are dropped: whoever had merged it begins at an
+//! earlier version.
 //!
 //! Marks are branches to the engine, the log, checkpoints and replicas, which say the rest with
 //! [`Event::Merged`]. Maintenance drops those that nobody has any more, or whose source has gone.

@@ -97,13 +97,13 @@ pub(super) static BRANCH: &[CommandSpec] = &[
              ROLLBACK undoes the merge.",
         )
         .complexity(
-            "O(C) for C pages that have changed since the two parted or were merged last. Above 262,144 keys in slices \
-             between other requests, and at the end all at once: this breaks the WATCHes and cas \
-             tokens of the databases that change, one runs at a time, what is written to b \
-             meanwhile is merged too, a conflict fails it that was there when it began or came \
-             since, and b is not emptied or swapped meanwhile; DRY RUN tells of the moment when it \
-             began. Into the first branch, up to 262,144 of the keys have deadlines, and replicas \
-             take a full copy.",
+            "O(C) for C pages that have changed since the two parted or were merged last. Above \
+             262,144 keys in slices between other requests, and at the end all at once: this \
+             breaks the WATCHes and cas tokens of the databases that change, one runs at a time, \
+             what is written to b meanwhile is merged too, a conflict fails it that was there \
+             when it began or came since, and b is not emptied or swapped meanwhile; DRY RUN \
+             tells of the moment when it began. Into the first branch, up to 262,144 of the keys \
+             have deadlines, and replicas take a full copy.",
         )
         .arguments(&[
             string("a"),
