@@ -5,8 +5,8 @@
 //! keep its bytes, and what an owner in the same process keeps beside them. The head's created-at
 //! and copied-to say which versions have the value, as those of a node do: it is made in the
 //! version that is written, and whoever takes its address out of a leaf frees both if they were
-//! made in this version, or else notes in the head that this version does not have it any more (MB3
-//! old-nodes-say-so). So the collection frees values as it does nodes.
+//! made in this version, or else notes in the head that this version does not have it any more
+//! (MB3 old-nodes-say-so). So the collection frees values as it does nodes.
 
 use pando_memnode::{Address, Bytes};
 
