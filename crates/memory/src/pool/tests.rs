@@ -76,8 +76,8 @@ fn while_nobody_asks_for_blocks_they_go_to_their_slabs_at_once() {
     arena.settle();
     free_some(&mut pool, &mut held);
     assert!(!is_chained(), "nobody has asked since the last time");
-    // More than the pool keeps itself.
-    held.extend((0..500).map(|_| pool.allocate(BYTES)));
+    // More than the pool keeps itself, and than is left of the run that it cuts.
+    held.extend((0..2000).map(|_| pool.allocate(BYTES)));
     free_some(&mut pool, &mut held);
     assert!(is_chained(), "somebody has");
     while !held.is_empty() {
