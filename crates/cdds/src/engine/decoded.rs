@@ -98,7 +98,7 @@ impl Decoded {
     }
 
     fn keep_named(&self, name: Arc<[u8]>, row: &DecodedRow, is_stored: bool) {
-        let bytes = heap_bytes(row) + name.len();
+        let bytes = row.as_ref().as_ref().heap_bytes() + name.len();
         let mut kept = lock(&self.kept);
         let takes_place = is_stored && !canary::has(Fault::RowOutlived);
         if !takes_place && kept.rows.contains_key(&name) {
@@ -203,13 +203,6 @@ impl Kept {
     }
 }
 
-fn heap_bytes(row: &Body<'_>) -> usize {
-    match row.as_ref() {
-        BodyRef::Row(_, row) => row.heap_bytes(),
-        BodyRef::String(string) => string.heap_bytes(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use pando_engine::{HashDraft, NewValue};
@@ -231,7 +224,7 @@ mod tests {
     /// CV2 bounded.
     #[test]
     fn what_was_used_longest_ago_goes_first_and_the_bound_holds() {
-        let bytes = heap_bytes(&row(1000));
+        let bytes = row(1000).as_ref().heap_bytes();
         let decoded = Decoded::new(bytes * 7 / 2);
         let is_there = |number: u64| {
             let mut there = true;

@@ -46,3 +46,6 @@ impl Turn<'_> {
         self.session.store.let_in();
     }
 }
+
+#[cfg(test)]
+mod tests;

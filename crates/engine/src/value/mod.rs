@@ -213,6 +213,27 @@ pub enum Body<'d> {
     Row(RowTag, HashBody),
 }
 
+impl BodyRef<'_> {
+    /// Its heap bytes, including what it shares with other versions. O(1).
+    #[must_use]
+    pub fn heap_bytes(self) -> usize {
+        match self {
+            Self::String(string) => string.heap_bytes(),
+            Self::Row(_, row) => row.heap_bytes(),
+        }
+    }
+
+    /// The same content for the value that takes it over (D2 successors-share). O(1) for a large
+    /// one, else O(size).
+    #[must_use]
+    pub fn hand_over(self) -> Body<'static> {
+        match self {
+            Self::String(string) => string.hand_over().into(),
+            Self::Row(tag, row) => Body::Row(tag, row.hand_over()),
+        }
+    }
+}
+
 impl ValueRef<'_> {
     /// The type.
     #[must_use]
@@ -226,10 +247,7 @@ impl ValueRef<'_> {
     /// Heap bytes of the content, including what it shares with other versions. O(1).
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        match self.body {
-            BodyRef::String(string) => string.heap_bytes(),
-            BodyRef::Row(_, row) => row.heap_bytes(),
-        }
+        self.body.heap_bytes()
     }
 
     /// Heap bytes that become garbage when `next`, its successor, replaces this value: for a large
@@ -256,13 +274,9 @@ impl ValueRef<'_> {
     /// EXPIRE. O(1) for a large value, else O(size).
     #[must_use]
     pub fn hand_over(&self) -> NewValue<'static> {
-        let body = match self.body {
-            BodyRef::String(string) => string.hand_over().into(),
-            BodyRef::Row(tag, row) => Body::Row(tag, row.hand_over()),
-        };
         NewValue {
             attributes: self.attributes,
-            body,
+            body: self.body.hand_over(),
             mark: self.mark.get(),
         }
     }

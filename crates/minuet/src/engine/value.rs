@@ -112,26 +112,19 @@ impl Nodes {
         match value.body {
             BodyRef::String(StringRef::Flat(_)) | BodyRef::Row(_, HashRef::Packed(_)) => None,
             BodyRef::String(StringRef::Chunked(_)) | BodyRef::Row(_, HashRef::Wide(_)) => {
-                Some(Self(value.hand_over().body))
+                Some(Self(value.body.hand_over()))
             }
         }
     }
 
     /// Their bytes, with those that they share. O(1).
     fn heap_bytes(&self) -> usize {
-        match self.0.as_ref() {
-            BodyRef::String(string) => string.heap_bytes(),
-            BodyRef::Row(_, row) => row.heap_bytes(),
-        }
+        self.0.as_ref().heap_bytes()
     }
 
     /// As they lie beside a body.
     pub(super) fn beside(&self) -> Beside {
-        let body = match self.0.as_ref() {
-            BodyRef::String(string) => string.hand_over().into(),
-            BodyRef::Row(tag, row) => Body::Row(tag, row.hand_over()),
-        };
-        Beside::Other(Box::new(Box::new(Self(body))))
+        Beside::Other(Box::new(Box::new(Self(self.0.as_ref().hand_over()))))
     }
 
     /// Those that lie beside a body.

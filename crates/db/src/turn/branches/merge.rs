@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use pando_engine::{Decision, NewValue, TreeId, ValueVersion};
+use pando_engine::{Decision, NewValue, TreeId};
 use pando_minuet::BranchId;
 use pando_protocol::{Reply, Request, number};
 
@@ -60,8 +60,7 @@ impl Merged {
             Self::Write { value, .. } => value.as_ref(),
             Self::Nothing | Self::Conflict(_) => None,
         };
-        let version = ValueVersion::from_bits(0);
-        size_of::<Self>() + value.map_or(0, |value| value.view(version).heap_bytes())
+        size_of::<Self>() + value.map_or(0, |value| value.body.as_ref().heap_bytes())
     }
 
     /// The fields that both have changed, if both have changed something.
